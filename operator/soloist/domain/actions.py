@@ -1,0 +1,122 @@
+"""What a run does, and what came of one attempt, as values.
+
+The action is always taken from the ScheduledJob, never from the JobRun: whoever may create JobRuns may trigger a job,
+but not choose what it does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRef:
+    """One key of a Secret or ConfigMap in the ScheduledJob's own namespace."""
+
+    kind: str
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """A request header: either ``value`` (a template) or ``ref`` (a Secret's key), never both."""
+
+    name: str
+    value: str | None = None
+    ref: KeyRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAction:
+    """One HTTP request. ``expected`` are inclusive ranges of status codes; ``ca`` a PEM bundle to verify the server by."""
+
+    url: str
+    method: str = "POST"
+    headers: tuple[Header, ...] = ()
+    body: str | None = None
+    expected: tuple[tuple[int, int], ...] = ((200, 299),)
+    follow_redirects: bool = False
+    verify: bool = True
+    ca: KeyRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAction:
+    """A batch/v1 Job made from ``template`` (a JobTemplateSpec as the API server gave it)."""
+
+    template: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlAction:
+    """A statement; arrives with the claim path and is refused by a condition until then."""
+
+    statement: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueAction:
+    """A row for a WorkQueue; arrives with the claim path and is refused by a condition until then."""
+
+    work_queue: str
+
+
+Action = HttpAction | JobAction | SqlAction | EnqueueAction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Everything that one attempt needs to know. ``key`` is the same for all attempts of a run; ``fence`` is the term's epoch."""
+
+    namespace: str
+    job_name: str
+    job_uid: str
+    generation: int
+    run_name: str
+    run_uid: str
+    scheduled_time: datetime | None
+    attempt: int
+    key: str
+    fence: int
+    timeout: timedelta
+    action: Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What a person may want to see of the answer; ``excerpt`` is at most 1 KiB of text."""
+
+    status_code: int | None = None
+    excerpt: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """The action did what was asked."""
+
+    message: str = ""
+    response: Response | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedKnown:
+    """It is certain that the action did not succeed. ``retryable``: nothing was sent, or 408, 425, 429, 5xx."""
+
+    reason: str
+    message: str
+    retryable: bool
+    response: Response | None = None
+    retry_after: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownOutcome:
+    """Something was sent and nobody can say what became of it: a time-out or a reset after sending."""
+
+    reason: str
+    message: str
+
+
+Outcome = Succeeded | FailedKnown | UnknownOutcome
