@@ -1,0 +1,20 @@
+"""The only place that reads a clock.
+
+``boottime`` (CLOCK_BOOTTIME) also counts the time that the machine slept, and nobody can set it: trust, leases and waits
+are measured on it. ``now`` is the wall clock, aware, in UTC.
+"""
+
+import time
+from datetime import UTC, datetime
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> datetime:
+        """Wall clock, UTC; may step."""
+        return datetime.now(UTC)  # noqa: TID251 - the one place
+
+    def boottime(self) -> float:
+        """Seconds since the machine started, sleep included."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)  # noqa: TID251 - the one place
