@@ -1,0 +1,176 @@
+"""The API server over one aiohttp session: raw dictionaries in, raw dictionaries out.
+
+Why it is right: every request has a bound on the whole of it (the libraries' default is none, and a read time-out alone is
+per read); what went wrong is translated here, once; ``sent`` is False only for a connection that never came to be; and the
+token is read again each minute and after a 401, since bound service-account tokens are replaced under a running process.
+
+The session is also handed to kopf, so that its requests carry the same token, verify the same server and can be counted.
+"""
+
+import json
+import ssl
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Protocol
+
+import aiohttp
+
+from soloist.adapters.kube.answers import refusal_or_transient
+from soloist.domain.errors import PermanentError, TransientError
+from soloist.ports import Raw
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON = "application/json"
+CONNECT_SECONDS = 5.0
+OnAnswer = Callable[[aiohttp.ClientRequest, aiohttp.ClientResponse], None]
+
+
+class Access(Protocol):
+    """Where the API server is, how it is known, and as whom we come."""
+
+    @property
+    def host(self) -> str:
+        """Scheme, host and port, without a slash at the end."""
+
+    @property
+    def proxy(self) -> str | None: ...
+
+    @property
+    def tls_server_name(self) -> str | None: ...
+
+    def ssl_context(self) -> ssl.SSLContext: ...
+
+    async def authorization(self, *, again: bool = False) -> str | None:
+        """The Authorization header as it is now; ``again``: the last one was refused, so look whether there is another."""
+
+
+def open_session(access: Access, *, limit: int, on_answer: OnAnswer | None = None) -> aiohttp.ClientSession:
+    """A session of the running loop whose every request is authorised afresh, and once more after a 401."""
+
+    async def authorise(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        if access.tls_server_name:
+            request.server_hostname = access.tls_server_name
+        _put_token(request, await access.authorization())
+        response = await send(request)
+        if response.status == 401:
+            fresh = await access.authorization(again=True)
+            if fresh is not None:
+                response.release()
+                _put_token(request, fresh)
+                response = await send(request)
+        if on_answer is not None:
+            on_answer(request, response)
+        return response
+
+    # Answers are not compressed: the network is near, and the processor is what is short at a burst.
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=limit, ssl=access.ssl_context(), keepalive_timeout=30.0),
+        headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "soloist"},
+        middlewares=(authorise,),
+        proxy=access.proxy,
+        json_serialize=_dump,
+    )
+
+
+class KubeApi:
+    """One API server, for one event loop. ``connections`` bounds what is under way at once; more wait their turn."""
+
+    def __init__(self, access: Access, *, connections: int = 64, timeout: float = 10.0) -> None:
+        self._access = access
+        self._connections = connections
+        self._timeout = timeout
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content_type: str = JSON,
+        timeout: float | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Raw:
+        """One request, answered within ``timeout`` seconds or given up. The answer must be a JSON object."""
+        seconds = self._timeout if timeout is None else timeout
+        doing = f"{method} {path}"
+        bounds = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
+        data = None if body is None else _dump(body).encode()
+        headers = None if body is None else {"Content-Type": content_type}
+        try:
+            async with self._open().request(
+                method, self._access.host + path, data=data, headers=headers, params=query, timeout=bounds,
+                allow_redirects=False,
+            ) as response:  # fmt: skip
+                said = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unanswered(doing, error, seconds) from error
+        if not 200 <= response.status < 300:
+            raise refusal_or_transient(doing, response.status, said, response.headers)
+        return parse_object(doing, said)
+
+    async def lines(
+        self, path: str, query: Mapping[str, str], *, quiet: float, total: float
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines of a watch. An empty line says that the stream stands; ``quiet`` seconds without a byte end it.
+
+        Split here and not by the library, whose lines have a greatest length and whose objects may be longer.
+        """
+        doing = f"WATCH {path}"
+        bounds = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS, sock_read=quiet)
+        try:
+            async with self._open().request(
+                "GET", self._access.host + path, params=query, timeout=bounds, allow_redirects=False
+            ) as response:
+                if response.status != 200:
+                    raise refusal_or_transient(doing, response.status, await response.read(), response.headers)
+                yield b""
+                rest: list[bytes] = []
+                async for chunk in response.content.iter_any():
+                    first, *more = chunk.split(b"\n")
+                    rest.append(first)
+                    for line in more:
+                        yield b"".join(rest)
+                        rest = [line]
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unanswered(doing, error, quiet) from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = open_session(self._access, limit=self._connections)
+        return self._session
+
+    async def close(self) -> None:
+        """Let the connections go. The next request would open new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+def parse_object(doing: str, said: bytes) -> Raw:
+    """A JSON object, or a ``TransientError``: something between us and the API server answered in its place."""
+    try:
+        found = json.loads(said)
+    except ValueError as error:
+        raise TransientError(f"{doing}: the answer is not JSON: {said[:80]!r}") from error
+    if not isinstance(found, dict):
+        raise TransientError(f"{doing}: the answer is not a JSON object: {said[:80]!r}")
+    return found
+
+
+def _unanswered(doing: str, error: BaseException, seconds: float) -> TransientError | PermanentError:
+    if isinstance(error, aiohttp.InvalidURL):
+        return PermanentError(f"{doing}: the API server's address cannot be used: {error}")
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return TransientError(f"{doing}: the API server cannot be reached: {error}", sent=False)
+    if isinstance(error, TimeoutError):
+        return TransientError(f"{doing}: no answer within {seconds:g} s")
+    return TransientError(f"{doing}: the connection broke: {str(error) or type(error).__name__}")
+
+
+def _put_token(request: aiohttp.ClientRequest, token: str | None) -> None:
+    if token is not None:
+        request.headers["Authorization"] = token
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

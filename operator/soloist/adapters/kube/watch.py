@@ -1,0 +1,153 @@
+"""An endless bare watch of some collections: JSON lines in, (type, object) out.
+
+Why it is right: bookmarks keep the position fresh; a stream on which nothing comes, not even a bookmark, is given up; a
+position that the server no longer has (410), or that will not be served three times in a row, is a gap, and a gap is closed
+by the caller's own list; and between two tries lies a wait that grows, so a server that closes at once makes no hot loop.
+What a relist cannot tell (what was deleted in the gap) is the caller's: it has the old list and the new one.
+"""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, NoReturn
+
+from soloist.adapters.kube.answers import Expired, from_watch_error
+from soloist.adapters.kube.api import KubeApi
+from soloist.adapters.kube.store import slim
+from soloist.domain.errors import SoloistError, TransientError
+from soloist.ports import Raw
+
+OnEvent = Callable[[str, Raw], None]
+Relist = Callable[[], Awaitable[str]]
+_CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+_GAP_AFTER = 3
+_log = logging.getLogger(__name__)
+
+
+class Watch:
+    """Follows ``paths`` for ever, from what ``relist`` returns: the resourceVersion of the list that it has just taken.
+
+    ``window`` is how long one stream may last (the server ends it), ``quiet`` how long it may say nothing: a server sends a
+    bookmark each minute and one at the end of the window, so the lesser of the two plus some is the least useful value.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        paths: Sequence[str],
+        *,
+        on_event: OnEvent,
+        relist: Relist,
+        boottime: Callable[[], float],
+        selector: str = "",
+        window: float = 240.0,
+        quiet: float = 70.0,
+        first_wait: float = 0.2,
+        longest_wait: float = 30.0,
+    ) -> None:
+        self._api = api
+        self._on_event = on_event
+        self._relist = relist
+        self._boottime = boottime
+        self._selector = selector
+        self._window = window
+        self._quiet = quiet
+        self._waits = (first_wait, longest_wait)
+        self._heard: dict[str, float] = dict.fromkeys(paths, float("-inf"))
+        self._position: dict[str, str] = {}
+        self._listing = asyncio.Lock()
+        self._listed = (float("-inf"), "")
+
+    @property
+    def heard(self) -> float:
+        """CLOCK_BOOTTIME of the last line on the stream that has been silent the longest; -inf before the first."""
+        return min(self._heard.values(), default=float("-inf"))
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled. Whatever goes wrong with the server is logged once and tried again."""
+        async with asyncio.TaskGroup() as group:
+            for path in self._heard:
+                group.create_task(self._follow(path))
+        raise AssertionError("a watch ends by being cancelled only")
+
+    async def _follow(self, path: str) -> NoReturn:
+        failures = 0
+        lost = self._boottime()
+        while True:
+            if failures:
+                await asyncio.sleep(self._wait(failures))
+            try:
+                if path not in self._position:
+                    self._position[path] = await self._close_gap(path, lost)
+                useful = await self._stream(path)
+                failures = 0 if useful else failures + 1
+            except Expired:
+                _log.info("the watch fell behind; listing again", extra={"path": path})
+                self._position.pop(path, None)
+                failures += 1
+            except SoloistError as error:
+                failures += 1
+                if failures == 1:
+                    _log.warning("the watch broke; trying again", extra={"path": path, "error": str(error)})
+                asked = error.retry_after if isinstance(error, TransientError) else None
+                await asyncio.sleep(asked or 0.0)
+            if failures and failures % _GAP_AFTER == 0:
+                self._position.pop(path, None)
+            if path not in self._position:
+                lost = self._boottime()
+
+    async def _close_gap(self, path: str, lost: float) -> str:
+        """The position to go on from: of the last relist, if that began after the gap did, else of a new one."""
+        async with self._listing:
+            began, position = self._listed
+            if began < lost or not position:
+                began = self._boottime()
+                position = await self._relist()
+                self._listed = (began, position)
+        self._heard[path] = max(began, self._heard[path])
+        return position
+
+    async def _stream(self, path: str) -> bool:
+        """Read one stream to its end. Was it any use: did the server let it last, or send a change?"""
+        window = self._window * random.uniform(0.9, 1.0)
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._position[path],
+            "timeoutSeconds": str(max(1, int(window))),
+        } | ({"labelSelector": self._selector} if self._selector else {})
+        began = self._boottime()
+        useful = False
+        async with aclosing(self._api.lines(path, query, quiet=self._quiet, total=window + self._quiet)) as lines:
+            async for line in lines:
+                self._heard[path] = self._boottime()
+                if not line:
+                    continue
+                kind, obj = _parse(path, line)
+                if kind in _CHANGES:
+                    useful = True
+                    self._on_event(kind, slim(obj))
+                version = obj.get("metadata", {}).get("resourceVersion")
+                self._position[path] = str(version or self._position[path])
+        return useful or self._boottime() - began > min(5.0, window / 2)
+
+    def _wait(self, failures: int) -> float:
+        first, longest = self._waits
+        return min(longest, first * 2.0 ** min(failures - 1, 20)) * random.uniform(0.7, 1.3)
+
+
+def _parse(path: str, line: bytes) -> tuple[str, dict[str, Any]]:
+    """One line as (type, object); an ERROR line as the exception it stands for."""
+    try:
+        event = json.loads(line)
+        kind, obj = event["type"], event["object"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TransientError(f"WATCH {path}: a line is not a watch event: {line[:80]!r}") from error
+    if not isinstance(obj, dict):
+        raise TransientError(f"WATCH {path}: an event without an object: {line[:80]!r}")
+    if kind == "ERROR":
+        raise from_watch_error(f"WATCH {path}", obj)
+    return kind, obj
