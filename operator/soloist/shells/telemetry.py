@@ -1,0 +1,142 @@
+"""What a controller says of itself: one JSON object a line, and the names of its metrics.
+
+A log message is constant; what varies are keys (``extra={…}``). No Secret gets out: keys that sound like one are hidden,
+and so are passwords in URLs and bearer tokens anywhere in a line, tracebacks included. Metrics carry the namespace and
+never the name of one job, so that their number does not grow with the jobs.
+"""
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from soloist.shells.settings import LogFormat, LogLevel
+
+SKEW_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_OWN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_SECRET_KEY = re.compile(r"token|secret|password|authorization|credential", re.IGNORECASE)
+_SECRET_TEXT = re.compile(r"(://[^/\s:@]*:)[^@\s/]+(?=@)|(\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}", re.IGNORECASE)
+
+
+class JsonLines(logging.Formatter):
+    """time, level, logger, message, then the keys of the record's ``extra``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extra(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return _hidden(json.dumps(line, default=str))
+
+
+class TextLines(logging.Formatter):
+    """The same for a person at a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        keys = "".join(f" {key}={value}" for key, value in _extra(record).items())
+        return super().formatMessage(record) + keys
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _hidden(super().format(record))
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {
+        key: "(hidden)" if _SECRET_KEY.search(key) else value
+        for key, value in vars(record).items()
+        if key not in _OWN and not key.startswith("_")
+    }
+
+
+def _hidden(line: str) -> str:
+    return _SECRET_TEXT.sub(lambda found: (found[1] or found[2]) + "***", line)
+
+
+def start_logging(level: LogLevel, form: LogFormat, stream: TextIO = sys.stderr) -> None:
+    """Every logger of the process through one formatter; libraries speak from warning on, unless debug is asked for."""
+    output = logging.StreamHandler(stream)
+    output.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
+    logging.basicConfig(handlers=[output], level=level.upper(), force=True)
+    quiet = logging.DEBUG if level is LogLevel.DEBUG else logging.WARNING
+    for library in ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio"):
+        logging.getLogger(library).setLevel(quiet)
+
+
+class Metrics:
+    """The metrics by name; the methods are what happens, in the words of the design."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        ProcessCollector(registry=registry)
+        self._leader = Gauge("soloist_leader", "1 while this process leads.", registry=registry)
+        self._epoch = Gauge(
+            "soloist_term_epoch", "Epoch (fence) of the term that this process leads; 0: none.", registry=registry
+        )
+        self._due = Counter("soloist_due", "Ticks that came due.", ["namespace"], registry=registry)
+        self._runs = Counter("soloist_runs", "Runs that ended, by phase.", ["namespace", "result"], registry=registry)
+        self._missed = Counter(
+            "soloist_ticks_missed",
+            "Ticks decided without a launched run, by reason.",
+            ["namespace", "reason"],
+            registry=registry,
+        )
+        self._skew = Histogram(
+            "soloist_launch_skew_seconds",
+            "From a tick's nominal time (with its jitter) to the launch.",
+            ["action"],
+            buckets=SKEW_BUCKETS,
+            registry=registry,
+        )
+        self._errors = Counter("soloist_errors", "Errors that were survived, by where.", ["where"], registry=registry)
+        self._writes = Counter(
+            "soloist_api_writes", "Creates and updates sent to the API server.", ["kind"], registry=registry
+        )
+        self._jobs = Gauge("soloist_jobs", "ScheduledJobs that this process knows.", registry=registry)
+        self._handover = Histogram(
+            "soloist_handover_seconds",
+            "From the end of the term before (release, evidence, last change) to this process leading.",
+            buckets=(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0),
+            registry=registry,
+        )
+
+    def leading(self, epoch: int | None) -> None:
+        self._leader.set(0 if epoch is None else 1)
+        self._epoch.set(epoch or 0)
+
+    def due(self, namespace: str) -> None:
+        self._due.labels(namespace).inc()
+
+    def run_ended(self, namespace: str, result: str) -> None:
+        self._runs.labels(namespace, result).inc()
+
+    def tick_missed(self, namespace: str, reason: str, count: int = 1) -> None:
+        self._missed.labels(namespace, reason).inc(count)
+
+    def launched(self, action: str, skew: float) -> None:
+        self._skew.labels(action).observe(skew)
+
+    def error(self, where: str) -> None:
+        self._errors.labels(where).inc()
+
+    def api_write(self, kind: str) -> None:
+        self._writes.labels(kind).inc()
+
+    def jobs(self, count: int) -> None:
+        self._jobs.set(count)
+
+    def handover(self, seconds: float) -> None:
+        self._handover.observe(seconds)
