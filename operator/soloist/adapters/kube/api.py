@@ -8,13 +8,13 @@ The session is also handed to kopf, so that its requests carry the same token, v
 """
 
 import json
-import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 
 from soloist.adapters.kube.answers import refusal_or_transient
+from soloist.adapters.kube.config import Access
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.ports import Raw
 
@@ -22,25 +22,6 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON = "application/json"
 CONNECT_SECONDS = 5.0
 OnAnswer = Callable[[aiohttp.ClientRequest, aiohttp.ClientResponse], None]
-
-
-class Access(Protocol):
-    """Where the API server is, how it is known, and as whom we come."""
-
-    @property
-    def host(self) -> str:
-        """Scheme, host and port, without a slash at the end."""
-
-    @property
-    def proxy(self) -> str | None: ...
-
-    @property
-    def tls_server_name(self) -> str | None: ...
-
-    def ssl_context(self) -> ssl.SSLContext: ...
-
-    async def authorization(self, *, again: bool = False) -> str | None:
-        """The Authorization header as it is now; ``again``: the last one was refused, so look whether there is another."""
 
 
 def open_session(access: Access, *, limit: int, on_answer: OnAnswer | None = None) -> aiohttp.ClientSession:
