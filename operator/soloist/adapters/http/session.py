@@ -1,0 +1,64 @@
+"""The one aiohttp session of a process: which connections there are, and what aiohttp must not do on its own.
+
+No cookies, no proxy from the environment, no unpacking, no time limits other than the attempt's and the connect's, no
+second sending (``failures``), no address that was not checked (``guard``). Equal lookups are joined and kept for seconds,
+so a thousand jobs of one backend that are due together ask the name server once.
+
+By default no connection is used twice. A kept one that the receiver closes just as the next request goes out makes an
+unknown outcome out of nothing, and jobs that are due together need their connections together anyway.
+"""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Protocol
+
+import aiohttp
+
+from soloist.adapters.http.failures import send_once
+from soloist.adapters.http.guard import GuardedResolver, Lookup, guarded_sockets
+from soloist.domain.addresses import AddressRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """Seconds and counts. ``keep_alive`` 0: a connection of its own for every request."""
+
+    connections: int = 1000
+    keep_alive: float = 0.0
+    connect_timeout: float = 10.0
+    lookup_ttl: int = 5
+
+
+class Sending(Protocol):
+    """What a request is made for; ``sent`` turns True just before its first byte leaves."""
+
+    sent: bool
+
+
+def open_session(rules: AddressRules, limits: HttpLimits, lookup: Lookup) -> aiohttp.ClientSession:
+    """A session for the running loop. Each request names its ``Sending`` as ``trace_request_ctx``."""
+    tracing = aiohttp.TraceConfig()
+    tracing.on_request_headers_sent.append(_note_sent)
+    kept = limits.keep_alive > 0
+    connector = aiohttp.TCPConnector(
+        resolver=GuardedResolver(rules, lookup=lookup),
+        socket_factory=guarded_sockets(rules),
+        ttl_dns_cache=limits.lookup_ttl,
+        limit=limits.connections,
+        force_close=not kept,
+        **({"keepalive_timeout": limits.keep_alive} if kept else {}),  # aiohttp refuses both together
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_timeout),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        middlewares=(send_once,),
+        trace_configs=[tracing],
+        auto_decompress=False,
+        trust_env=False,
+    )
+
+
+async def _note_sent(_session: aiohttp.ClientSession, context: SimpleNamespace, _request: object) -> None:
+    sending: Sending = context.trace_request_ctx
+    sending.sent = True

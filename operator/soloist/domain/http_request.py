@@ -1,0 +1,209 @@
+"""What an ``http`` action sends: headers and body from templates over a fixed list of variables.
+
+``{run}`` in a template is a variable, ``{{`` stands for one ``{``. Only a word in braces is a variable, so a JSON body needs
+no escapes, and a word that is not on the list is refused rather than sent. Values are names, numbers and times of ours:
+none can break out of a JSON string or a header. The URL is no template.
+
+The headers that identify a run are ours alone. All that depends on the receiver's honesty (the idempotency key, the
+fence) would be worth nothing if a manifest could overwrite it. So are those that frame a message (request smuggling).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from soloist.domain.actions import FailedKnown, Header, HttpAction, KeyRef, Order
+
+
+class HttpReason(StrEnum):
+    """Why an attempt of an ``http`` action did not succeed; what a run shows as its reason."""
+
+    REQUEST_REFUSED = "RequestRefused"
+    SECRET_UNAVAILABLE = "SecretUnavailable"
+    ADDRESS_REFUSED = "AddressRefused"
+    NAME_NOT_RESOLVED = "NameNotResolved"
+    CONNECTION_FAILED = "ConnectionFailed"
+    TLS_FAILED = "TLSFailed"
+    NOT_SENT_IN_TIME = "NotSentInTime"
+    UNEXPECTED_STATUS = "UnexpectedStatus"
+    TOO_MANY_REDIRECTS = "TooManyRedirects"
+    TIMED_OUT = "TimedOut"
+    REPLY_LOST = "ReplyLost"
+
+
+VARIABLES = ("namespace", "job", "run", "key", "scheduledTime", "attempt", "fence")
+
+_VARIABLE = re.compile(r"\{\{|\{([A-Za-z][A-Za-z0-9]*)\}")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_OURS = frozenset({"idempotency-key", "soloist-run", "soloist-scheduled-time", "soloist-attempt", "soloist-fence"})
+_MESSAGE = frozenset({"content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"})
+_CONNECTION = frozenset({"connection", "keep-alive", "proxy-connection"})
+_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """Ready to be sent. ``confidential`` are the names (lower case) that do not follow a redirect to another origin."""
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes | None
+    confidential: frozenset[str]
+
+
+def build_request(order: Order, secrets: Mapping[KeyRef, str], *, version: str) -> HttpRequest | FailedKnown:
+    """The request of one attempt; ``secrets`` holds the value of every header's ``ref`` (see ``without_line_break``)."""
+    action = order.action
+    if not isinstance(action, HttpAction):
+        raise TypeError(f"not an http action: {type(action).__name__}")
+    values = variables(order)
+    if (problem := _problem(action, secrets)) is not None:
+        return problem
+    headers = [(header.name, _value(header, values, secrets)) for header in action.headers]
+    body = None if action.body is None else render(action.body, values).encode(errors="replace")
+    return HttpRequest(
+        method=action.method.upper(),
+        url=action.url,
+        headers=(*headers, *_missing_defaults(headers, version=version, body=body), *identity(order)),
+        body=body,
+        confidential=frozenset(header.name.lower() for header in action.headers if header.ref is not None)
+        | _CREDENTIALS,
+    )
+
+
+def variables(order: Order) -> dict[str, str]:
+    """The fixed list. ``scheduledTime`` is empty for a manual run, which has none."""
+    return {
+        "namespace": order.namespace,
+        "job": order.job_name,
+        "run": order.run_name,
+        "key": order.key,
+        "scheduledTime": "" if order.scheduled_time is None else rfc3339(order.scheduled_time),
+        "attempt": str(order.attempt),
+        "fence": str(order.fence),
+    }
+
+
+def identity(order: Order) -> list[tuple[str, str]]:
+    """The headers that say which run, which attempt and which term this is."""
+    headers = [
+        ("Idempotency-Key", order.key),
+        ("Soloist-Run", order.run_name),
+        ("Soloist-Attempt", str(order.attempt)),
+        ("Soloist-Fence", str(order.fence)),
+    ]
+    if order.scheduled_time is not None:
+        headers.append(("Soloist-Scheduled-Time", rfc3339(order.scheduled_time)))
+    return headers
+
+
+def render(template: str, values: Mapping[str, str]) -> str:
+    """``template`` with its variables filled in; one that is not in ``values`` stays as it is (see ``template_problem``)."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return "{" if name is None else values.get(name, match.group())
+
+    return _VARIABLE.sub(fill, template)
+
+
+def template_problem(template: str) -> str | None:
+    """What is wrong with a template, as the end of a sentence that begins with its field."""
+    for match in _VARIABLE.finditer(template):
+        name = match.group(1)
+        if name is not None and name not in VARIABLES:
+            known = ", ".join(f"{{{variable}}}" for variable in VARIABLES)
+            return f'holds {{{name}}}, which is no variable; there are {known}, and "{{{{" stands for one "{{"'
+    return None
+
+
+def url_problem(url: str) -> str | None:
+    """What is wrong with an action's url, as the end of a sentence that begins with its field."""
+    if "{" in url or "}" in url:
+        return "is no template; send variables in the body or in headers (a literal brace is %7B or %7D)"
+    return address_problem(url)
+
+
+def address_problem(url: str) -> str | None:
+    """What is wrong with any URL that is to be requested, as the end of a sentence."""
+    if _CONTROL.search(url) or " " in url or "\t" in url or "\\" in url:
+        return "has a space, a backslash or a control character; percent-encode it"
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError as problem:
+        return f"cannot be read ({problem}); write http://host[:port]/path"
+    if parts.scheme not in {"http", "https"} or not host:
+        return "must begin with http:// or https:// and a host"
+    if "@" in parts.netloc:
+        return "carries a user name or password; send them in an Authorization header from a Secret"
+    return None
+
+
+def header_problem(name: str) -> str | None:
+    """What is wrong with the name of a header, as the end of a sentence."""
+    lower = name.lower()
+    if not _TOKEN.fullmatch(name):
+        return f"name {name!r} is not one; use letters, digits and hyphens"
+    if lower in _OURS:
+        return f"{name} is set by Soloist for every run; use another name"
+    if lower in _MESSAGE or lower in _CONNECTION:
+        return f"{name} follows from the url, the body and the connection; leave it out"
+    return None
+
+
+def without_line_break(secret: str) -> str:
+    """A Secret's value as it is sent: an editor's or echo's line break at its end is no part of it."""
+    return secret.removesuffix("\n").removesuffix("\r")
+
+
+def rfc3339(moment: datetime) -> str:
+    """Whole seconds, as the API server writes them."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _problem(action: HttpAction, secrets: Mapping[KeyRef, str]) -> FailedKnown | None:
+    """The first thing that keeps the request from being built."""
+    if not _TOKEN.fullmatch(action.method) or action.method.upper() == "CONNECT":
+        return _refused(f"The method {action.method!r} cannot be sent; use GET, POST, PUT, PATCH or DELETE.")
+    if (wrong := url_problem(action.url)) is not None:
+        return _refused(f"The url {wrong}.")
+    if action.body is not None and (wrong := template_problem(action.body)) is not None:
+        return _refused(f"The body {wrong}.")
+    for header in action.headers:
+        if (wrong := header_problem(header.name)) is not None:
+            return _refused(f"The header {wrong}.")
+        if header.value is not None and (wrong := template_problem(header.value)) is not None:
+            return _refused(f"The header {header.name} {wrong}.")
+        if header.ref is None and _CONTROL.search(header.value or ""):
+            return _refused(f"The header {header.name} has a line break or another control character; take it out.")
+        if header.ref is not None and _CONTROL.search(secrets[header.ref]):
+            at = f"{header.ref.kind} {header.ref.name}, key {header.ref.key}"
+            message = (
+                f"The header {header.name} cannot be sent: {at} has a line break or another control character in it."
+            )
+            return FailedKnown(reason=HttpReason.SECRET_UNAVAILABLE, message=message, retryable=True)
+    return None
+
+
+def _refused(message: str) -> FailedKnown:
+    return FailedKnown(reason=HttpReason.REQUEST_REFUSED, message=message, retryable=False)
+
+
+def _value(header: Header, values: Mapping[str, str], secrets: Mapping[KeyRef, str]) -> str:
+    return secrets[header.ref] if header.ref is not None else render(header.value or "", values)
+
+
+def _missing_defaults(headers: list[tuple[str, str]], *, version: str, body: bytes | None) -> list[tuple[str, str]]:
+    """``identity`` asks for an answer that can be read a little of, however large it would unpack to."""
+    defaults = [("User-Agent", f"soloist/{version}"), ("Accept", "*/*"), ("Accept-Encoding", "identity")]
+    if body is not None:
+        defaults.append(("Content-Type", "application/json"))
+    given = {name.lower() for name, _ in headers}
+    return [(name, value) for name, value in defaults if name.lower() not in given]
