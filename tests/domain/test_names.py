@@ -92,6 +92,6 @@ def test_neighbouring_ticks_of_one_job_have_names_of_their_own(
     assert scheduled_key(uid, tick) != scheduled_key(uid, later)
 
 
-def test_a_hundred_thousand_jobs_of_the_longest_names_have_as_many_names() -> None:
-    names = {run_name("n" * 250, f"{UID[:-6]}{number:06d}", TICK) for number in range(100_000)}
-    assert len(names) == 100_000
+def test_twenty_thousand_jobs_of_the_longest_names_have_as_many_names() -> None:
+    names = {run_name("n" * 250, f"{UID[:-6]}{number:06d}", TICK) for number in range(20_000)}
+    assert len(names) == 20_000
