@@ -1,0 +1,65 @@
+"""Runs that an earlier term of this Lease recorded and left without an outcome.
+
+A Job tells what became of it. Of an HTTP call nobody can tell, unless its instant lies strictly after the end of the term
+that recorded it: then it was not launched. It is recorded anew before anything else, so that its former launcher, should
+it still live, has lost the right. Everything else is Unknown, and ``onUnknown`` says whether another attempt is wanted;
+that attempt comes only when the former one can no longer be going on.
+
+A run of another installation (another Lease) is left alone.
+"""
+
+from soloist.domain.actions import JobAction
+from soloist.domain.retry import OnUnknown
+from soloist.domain.runs import Entry, Phase, Run
+from soloist.domain.steps import Inspect, Step, WriteJob, WriteRun
+from soloist.domain.view import OUTCOME_UNKNOWN, View, not_launched, retries_unknown
+
+
+def adopt(view: View) -> Step | None:
+    """The first run in ``active`` that this term must make up its mind about."""
+    for entry in view.job.active:
+        run = view.run(entry.uid)
+        if run is None or run.phase.final or not view.inherited(entry) or _in_hand(view, run):
+            continue
+        step = _decide_one(view, entry, run)
+        if step is not None:
+            return step
+    return None
+
+
+def _in_hand(view: View, run: Run) -> bool:
+    """This process is at it already: launched, written ahead, cancelled, or waiting for what the world says."""
+    known = view.remembered(run.uid)
+    busy = known.running or known.outcome is not None or known.cancelled is not None or known.inspecting
+    return busy or (run.attempt >= 2 and run.attempt_epoch == view.epoch)
+
+
+def _decide_one(view: View, entry: Entry, run: Run) -> Step | None:
+    if run.phase is Phase.RETRYING:
+        return None
+    if isinstance(view.spec.action, JobAction):
+        if not view.remembered(run.uid).not_launched:
+            return Inspect(run=run)
+        return record_anew(view, entry, run)
+    if run.phase is Phase.PENDING and not_launched(view, entry, run):
+        return record_anew(view, entry, run)
+    return nobody_knows(
+        view, run, "The process that recorded this run ended, and whether it made the call is not known."
+    )
+
+
+def record_anew(view: View, entry: Entry, run: Run) -> Step:
+    """Take the right to launch from whoever had it: the same entry under this epoch."""
+    mine = Entry(run=entry.run, uid=entry.uid, tick=entry.tick, epoch=view.epoch, lease=view.lease)
+    return WriteJob(add=(mine,))
+
+
+def nobody_knows(view: View, run: Run, message: str) -> WriteRun:
+    """Unknown for good, or, if another attempt is wanted and left, waiting for the day when the last one must be over."""
+    attempt = max(1, run.attempt)
+    if retries_unknown(view, attempt):
+        return WriteRun(run=run, phase=Phase.RETRYING, reason=OUTCOME_UNKNOWN, message=message, attempt=attempt)
+    used_up = attempt >= view.spec.retry.max_attempts
+    wanted = view.spec.retry.on_unknown is OnUnknown.RETRY
+    phase = Phase.INTERRUPTED if used_up and (wanted or attempt > 1) else Phase.UNKNOWN
+    return WriteRun(run=run, phase=phase, reason=OUTCOME_UNKNOWN, message=message, attempt=attempt)

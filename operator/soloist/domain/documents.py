@@ -1,0 +1,89 @@
+"""JobRuns as they are written: the body of a claimed run, and the status patch for each step."""
+
+from datetime import datetime
+from typing import Any
+
+from soloist.domain.actions import FailedKnown, Order, Succeeded
+from soloist.domain.instants import stamp
+from soloist.domain.names import label_value, run_key, run_name
+from soloist.domain.runs import Memory, Phase, Run
+from soloist.domain.steps import WriteAttempt, WriteRun
+from soloist.domain.view import View
+
+Raw = dict[str, Any]
+
+
+def claimed(view: View, tick: datetime, lease_uid: str) -> Raw:
+    """A run of the schedule, Pending, owned by its ScheduledJob. It carries whose it is, not what it does."""
+    job = view.job
+    namespace, name = view.lease.split("/", 1)
+    labels = {"soloist.dev/scheduled-job-uid": job.uid}
+    label = label_value(job.name)
+    if label is not None:
+        labels["soloist.dev/scheduled-job"] = label
+    owner = {
+        "apiVersion": "soloist.dev/v1alpha1",
+        "kind": "ScheduledJob",
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+    return {
+        "apiVersion": "soloist.dev/v1alpha1",
+        "kind": "JobRun",
+        "metadata": {
+            "name": run_name(job.name, job.uid, tick),
+            "namespace": job.namespace,
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "scheduledJobName": job.name,
+            "scheduledJobUID": job.uid,
+            "trigger": "Schedule",
+            "scheduledTime": stamp(tick),
+            "lease": {"namespace": namespace, "name": name, "uid": lease_uid, "epoch": view.epoch},
+        },
+    }
+
+
+def order(view: View, run: Run, attempt: int) -> Order:
+    """What one attempt needs to know. The action is the ScheduledJob's, as it stands now."""
+    job = view.job
+    tick = run.tick
+    key = run_key(run_uid=run.uid, job_uid=job.uid, scheduled=tick if run.scheduled else None)
+    return Order(
+        namespace=job.namespace,
+        job_name=job.name,
+        job_uid=job.uid,
+        generation=job.generation,
+        run_name=run.name,
+        run_uid=run.uid,
+        scheduled_time=tick,
+        attempt=attempt,
+        key=key,
+        fence=view.epoch,
+        timeout=view.spec.timeout,
+        action=view.spec.action,
+    )
+
+
+def attempt_ahead(view: View, step: WriteAttempt) -> Raw:
+    return {"phase": str(Phase.RUNNING), "attempt": step.attempt, "epoch": view.epoch, "nextAttemptTime": None}
+
+
+def run_status(view: View, step: WriteRun, known: Memory) -> Raw:
+    """Where the run stands, its reason, and what there is of an answer. ``startTime`` is the send of the last attempt."""
+    status: Raw = {"phase": str(step.phase), "reason": step.reason, "message": step.message[:1024]}
+    if step.attempt:
+        status |= {"attempt": step.attempt, "epoch": view.epoch, "scheduledJobGeneration": view.job.generation}
+    status["nextAttemptTime"] = stamp(step.next_attempt) if step.next_attempt is not None else None
+    if step.phase.final:
+        status["completionTime"] = stamp(view.now)
+    response = known.outcome.response if isinstance(known.outcome, Succeeded | FailedKnown) else None
+    if response is not None:
+        status["response"] = {"statusCode": response.status_code, "excerpt": response.excerpt[:1024]}
+        if response.status_code is None:
+            del status["response"]["statusCode"]
+    return status

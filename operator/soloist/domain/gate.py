@@ -1,0 +1,98 @@
+"""One gate for every launch: scheduled, missed, manual, backfilled and retried runs alike.
+
+Who stands in the way, and what the policy makes of it. A run of one's own that is recorded but not yet launched blocks
+nobody: such runs are settled in order, each at its own instant. A waiting retry blocks later runs, but is itself blocked
+only by an action that is going on and by *earlier* runs; else two waiting ones would block each other for ever.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from soloist.domain.runs import Job, Run
+from soloist.domain.spec import ConcurrencyPolicy, Spec
+from soloist.domain.ticks import Reason
+
+
+class Standing(StrEnum):
+    """How a run in ``active`` counts for the others."""
+
+    UNLAUNCHED = "unlaunched"
+    GOING = "going"
+    WAITING = "waiting"
+    HELD = "held"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupant:
+    """A run in ``active``, or an entry whose object is gone (``run`` is None); ``mine``: this process can cancel it."""
+
+    uid: str
+    run: Run | None
+    standing: Standing
+    mine: bool = False
+
+
+class Verdict(StrEnum):
+    """What the gate says."""
+
+    GO = "go"
+    WAIT = "wait"
+    CANCEL_FIRST = "cancel first"
+    SKIP = "skip"
+
+
+def closed(job: Job, spec: Spec, fleet_paused: bool, *, person: bool = False) -> Reason | None:
+    """Why nothing may start at all. What a person starts ignores the job's own suspend and pause, not the fleet's."""
+    if fleet_paused:
+        return Reason.FLEET_PAUSED
+    if person:
+        return None
+    if spec.suspend:
+        return Reason.SUSPENDED
+    if job.paused is not None or still_auto_paused(job):
+        return Reason.PAUSED
+    return None
+
+
+def still_auto_paused(job: Job) -> bool:
+    """pauseAfterFailures struck, and nobody has resumed the job since."""
+    if job.auto_paused is None:
+        return False
+    return job.resumed_at is None or job.resumed_at < job.auto_paused
+
+
+def blockers(occupants: Iterable[Occupant], run: Run | None) -> tuple[Occupant, ...]:
+    """Who is in the way of a first launch of ``run`` (None: of a tick that has no run yet)."""
+    uid = run.uid if run is not None else None
+    counts = (Standing.GOING, Standing.WAITING, Standing.HELD)
+    return tuple(other for other in occupants if other.uid != uid and other.standing in counts)
+
+
+def retry_blockers(occupants: Iterable[Occupant], run: Run) -> tuple[Occupant, ...]:
+    """Who is in the way of a further attempt: what is going on or may be, and earlier runs that wait as well."""
+    return tuple(
+        other
+        for other in occupants
+        if other.uid != run.uid
+        and (
+            other.standing in (Standing.GOING, Standing.HELD)
+            or (other.standing is Standing.WAITING and other.run is not None and other.run.order < run.order)
+        )
+    )
+
+
+def judge(spec: Spec, blocking: tuple[Occupant, ...], *, patient: bool = False) -> Verdict:
+    """concurrencyPolicy. ``patient``: a missed tick under RunAll waits for its turn where an ordinary one is skipped."""
+    if not blocking or spec.concurrency is ConcurrencyPolicy.ALLOW:
+        return Verdict.GO
+    match spec.concurrency:
+        case ConcurrencyPolicy.FORBID:
+            return Verdict.WAIT if patient else Verdict.SKIP
+        case ConcurrencyPolicy.QUEUE:
+            return Verdict.WAIT
+        case ConcurrencyPolicy.REPLACE:
+            cancellable = all(other.mine or other.standing is Standing.WAITING for other in blocking)
+            return Verdict.CANCEL_FIRST if cancellable else Verdict.WAIT
+    return Verdict.GO

@@ -1,0 +1,106 @@
+"""Launching what is recorded: at its instant, never early, if it is still wanted and the gate is open.
+
+The right to launch is checked here and nowhere else (``has_right``): the entry in ``active`` is this term's, or the attempt
+was written ahead by it, and this process has not launched it yet.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from soloist.domain.gate import Verdict, blockers, closed, judge, retry_blockers
+from soloist.domain.runs import Entry, Phase, Run
+from soloist.domain.spec import ConcurrencyPolicy, MissedRunPolicy
+from soloist.domain.steps import Cancel, Launch, Step, WriteAttempt, WriteRun
+from soloist.domain.ticks import LATE, Reason, still_wanted
+from soloist.domain.view import OUTCOME_UNKNOWN, View, attempts_left, held_until, launch_at, occupants
+
+
+def has_right(view: View, entry: Entry, run: Run) -> bool:
+    """This process recorded the run in this term, or wrote this attempt ahead, and has not launched it yet."""
+    known = view.remembered(run.uid)
+    if run.phase.final or known.running or known.outcome is not None or known.cancelled is not None:
+        return False
+    if run.phase is Phase.RUNNING and run.attempt >= 2:
+        return run.attempt_epoch == view.epoch and known.launched < run.attempt
+    return view.mine(entry) and run.phase is Phase.PENDING and known.launched == 0
+
+
+def launchable(view: View) -> Iterator[Run]:
+    """Runs that this process has the right to launch and has not launched, in their order."""
+    runs = [(entry, run) for entry in view.job.active if (run := view.run(entry.uid)) is not None]
+    yield from sorted((run for entry, run in runs if has_right(view, entry, run)), key=lambda run: run.order)
+
+
+def launch(view: View) -> Step | None:
+    """Recorded runs at their instants: still wanted, and the gate open."""
+    for run in launchable(view):
+        if view.now < launch_at(view, run) or view.job.deleting:
+            continue
+        if run.attempt >= 2:
+            return Launch(run=run, attempt=run.attempt)
+        unwanted = _unwanted(view, run)
+        if unwanted is not None:
+            return WriteRun(run=run, phase=Phase.SKIPPED, reason=unwanted)
+        blocking = blockers(occupants(view), run)
+        match judge(view.spec, blocking, patient=is_patient(view, run.tick)):
+            case Verdict.GO:
+                return Launch(run=run, attempt=1)
+            case Verdict.SKIP:
+                return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.BLOCKED)
+            case Verdict.CANCEL_FIRST:
+                other = blocking[0]
+                if other.mine:
+                    return Cancel(uid=other.uid, reason="Replaced")
+                if other.run is not None:
+                    return WriteRun(run=other.run, phase=Phase.CANCELLED, reason="Replaced")
+    return None
+
+
+def _unwanted(view: View, run: Run) -> Reason | None:
+    """Why a recorded run is not launched after all."""
+    shut = closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled)
+    if shut is not None:
+        return shut
+    if not run.scheduled or run.tick is None:
+        return None
+    if not still_wanted(view.spec, view.observed, run.tick):
+        return Reason.SCHEDULE_CHANGED
+    deadline = view.spec.starting_deadline
+    if deadline is not None and view.now - launch_at(view, run) > deadline:
+        return Reason.DEADLINE_EXCEEDED
+    return None
+
+
+def is_patient(view: View, tick: datetime | None) -> bool:
+    """Missed ticks under RunAll take turns, where Forbid would skip an ordinary one."""
+    return view.spec.missed is MissedRunPolicy.RUN_ALL and tick is not None and view.now - tick > LATE
+
+
+def write_attempt(view: View) -> Step | None:
+    """A further attempt whose time has come: the same gate, then written ahead."""
+    if view.job.deleting:
+        return None
+    for run in retrying(view):
+        if not attempts_left(view, run.attempt):
+            return WriteRun(run=run, phase=Phase.FAILED, reason="NoAttemptsLeft", message="maxAttempts was lowered.")
+        if retry_due(view, run) > view.now or closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled):
+            continue
+        allowed = view.spec.concurrency is ConcurrencyPolicy.ALLOW
+        if allowed or not retry_blockers(occupants(view), run):
+            return WriteAttempt(run=run, attempt=max(1, run.attempt) + 1)
+    return None
+
+
+def retrying(view: View) -> list[Run]:
+    runs = (view.run(entry.uid) for entry in view.job.active if entry.lease == view.lease)
+    waiting = [run for run in runs if run is not None and run.phase is Phase.RETRYING]
+    idle = [r for r in waiting if not view.remembered(r.uid).running and view.remembered(r.uid).outcome is None]
+    return sorted(idle, key=lambda run: run.order)
+
+
+def retry_due(view: View, run: Run) -> datetime:
+    """After a known failure, when its back-off ends; after an unknown one, when it can no longer be going on. Never early."""
+    due = launch_at(view, run)
+    if run.reason == OUTCOME_UNKNOWN:
+        return max(due, view.now + timedelta(seconds=held_until(view, run.uid) - view.boot))
+    return max(due, run.next_attempt) if run.next_attempt is not None else due

@@ -1,0 +1,41 @@
+"""How what a process remembers of a run changes. It is never more than this; all else is read from the API server."""
+
+from dataclasses import replace
+
+from soloist.domain.actions import Outcome
+from soloist.domain.runs import Memory
+from soloist.domain.steps import Launch
+
+
+def launching(known: Memory, step: Launch, boot: float) -> Memory:
+    """Just before the effect: whatever happens now, this attempt counts as launched."""
+    return replace(known, launched=step.attempt, sent_boot=boot, running=True, outcome=None, cancelled=None)
+
+
+def inspecting(known: Memory) -> Memory:
+    return replace(known, inspecting=True)
+
+
+def inspected(known: Memory, outcome: Outcome | None) -> Memory:
+    """The world has told: an outcome, or that nothing was launched."""
+    return replace(known, inspecting=False, outcome=outcome, not_launched=outcome is None)
+
+
+def ended(known: Memory, outcome: Outcome) -> Memory:
+    """The action is over; one that was cancelled before stays cancelled."""
+    if known.cancelled is not None:
+        return replace(known, running=False)
+    return replace(known, running=False, outcome=outcome)
+
+
+def cancelled(known: Memory, reason: str) -> Memory:
+    return replace(known, running=False, outcome=None, cancelled=reason)
+
+
+def written(known: Memory) -> Memory:
+    """What was seen now stands on the run: it is confirmed, and need not be remembered."""
+    return replace(known, outcome=None, cancelled=None)
+
+
+def prepared(known: Memory) -> Memory:
+    return replace(known, prepared=True)

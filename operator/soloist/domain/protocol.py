@@ -1,0 +1,84 @@
+"""The life of a tick: claimed ahead -> recorded a moment before -> launched at its time -> outcome.
+
+Why at most one run is launched per (ScheduledJob uid, tick), whatever crashes, freezes, partitions or clocks do:
+
+1. *The record is the right to launch.* One status write, conditional on resourceVersion, moves the watermark past the
+   tick and puts (run uid, epoch) into ``active``. Of two leaders that both believe in themselves one loses that write.
+   Nothing is launched that its launcher has not recorded, under its own epoch, in this very term.
+2. *The watermark never goes back*, and a tick at or below it is never created. A run that turns up there without being
+   in ``active`` is somebody's late POST: Superseded, never launched.
+3. *A run that an earlier term recorded* is launched again only where it certainly was not: a launcher is never early, so
+   an instant that lies strictly after that term's end was not reached. It is then recorded anew, under this epoch, which
+   takes the right from the former launcher. Everything else is Unknown.
+4. *Whoever may still be at work is in the way*: an Unknown run, and one that a person deleted, count as running until
+   their time-out has passed.
+5. *A further attempt is written ahead*, conditionally, before it is launched.
+
+``decide`` looks at the world once and asks for one step; the caller takes it and looks again. What the rules of other
+kinds of runs are stands in ``launching``, ``recording``, ``adoption`` and ``settling``.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from soloist.domain import adoption, launching, recording, settling
+from soloist.domain.gate import Standing
+from soloist.domain.steps import Step, Stop, Wait
+from soloist.domain.view import View, held_until, launch_at, standing
+
+
+def decide(view: View) -> Step:
+    """The one step that comes next. Launches come first, then what leads to launches, then what can wait."""
+    for rule in RULES:
+        step = rule(view)
+        if step is not None:
+            return step
+    return Wait(until=min(wakes(view), default=None))
+
+
+def a_newer_term(view: View) -> Step | None:
+    """Evidence, not error: our Lease has passed on."""
+    epochs = [entry.epoch for entry in view.job.active if entry.lease == view.lease]
+    epochs += [run.epoch for run in view.runs if run.lease == view.lease and run.epoch is not None]
+    newest = max(epochs, default=0)
+    return (
+        Stop(message=f"A run of the later term {newest} exists; this term is {view.epoch}.")
+        if newest > view.epoch
+        else None
+    )
+
+
+def wakes(view: View) -> Iterator[datetime]:
+    """The moments at which, nothing else changing, there is something to do."""
+    found, _ = recording.planned(view)
+    moments: list[datetime] = []
+    if found.upcoming is not None:
+        at = found.upcoming.launch_at
+        moments += [at - view.claim_ahead, at - view.record_ahead, at]
+    if view.spec.starting_deadline is not None:
+        moments += [tick.launch_at + view.spec.starting_deadline + timedelta(milliseconds=1) for tick in found.due]
+    if found.decided:
+        moments.append(found.decided[0][0] + recording.LAZY)
+    moments += [launch_at(view, run) for run in launching.launchable(view)]
+    moments += [launching.retry_due(view, run) for run in launching.retrying(view)]
+    for entry in view.job.active:
+        if standing(view, entry, view.run(entry.uid)) is Standing.HELD:
+            moments.append(view.now + timedelta(seconds=held_until(view, entry.uid) - view.boot))
+    moments += settling.wakes(view)
+    return (moment for moment in moments if moment > view.now)
+
+
+RULES = (
+    a_newer_term,
+    launching.launch,
+    adoption.adopt,
+    launching.write_attempt,
+    recording.record,
+    recording.record_person,
+    recording.claim,
+    settling.write_outcome,
+    settling.settle_unrecorded,
+    settling.keep_books,
+    settling.trim,
+)
+"""In this order. Each looks at the whole view and asks for one step, or has nothing to say."""

@@ -1,0 +1,138 @@
+"""Deciding ticks, strictly in order, and recording those that are to run.
+
+The record is one status write, conditional on resourceVersion: it moves the watermark past the tick, puts the run into
+``active`` under this epoch, and takes along the reasons of the ticks before it that do not run. A run must stand ready
+under the name that its tick gives it before it can be recorded; it is created ahead of time while nothing is in the way.
+"""
+
+from datetime import datetime, timedelta
+
+from soloist.domain import settling
+from soloist.domain.actions import JobAction
+from soloist.domain.gate import Verdict, blockers, closed, judge
+from soloist.domain.launching import has_right, is_patient
+from soloist.domain.runs import Entry, Phase, Run
+from soloist.domain.spec import ConcurrencyPolicy
+from soloist.domain.steps import CreateRun, Prepare, Step, WriteJob, WriteRun
+from soloist.domain.ticks import Plan, Reason, Tick, left_behind, plan
+from soloist.domain.view import View, launch_at, occupants
+
+LAZY = timedelta(minutes=10)
+"""Ticks that pass while a job is suspended or paused are written down this often, not one by one."""
+
+
+def planned(view: View) -> tuple[Plan, Reason | None]:
+    shut = closed(view.job, view.spec, view.fleet_paused)
+    ready = {run.tick for run in view.runs if run.tick is not None and run.epoch == view.epoch and view.expected(run)}
+    waiting = view.spec.concurrency is ConcurrencyPolicy.QUEUE and bool(blockers(occupants(view), None))
+    found = plan(view.job, view.spec, view.observed, view.now, claimed=ready, waiting=waiting, closed=shut)
+    return found, shut
+
+
+def record(view: View) -> Step | None:
+    """Decide ticks strictly in order: the first that is due is recorded, skipped or waited for, with all before it."""
+    if view.job.deleting:
+        return None
+    found, shut = planned(view)
+    decided = [*left_behind(view.job, view.observed), *found.decided]
+    due = list(found.due)
+    if shut is None and found.upcoming is not None and view.now >= found.upcoming.launch_at - view.record_ahead:
+        due.append(found.upcoming)
+    while due:
+        tick = due[0]
+        if tick.at in view.taken:
+            decided.append((tick.at, view.taken[tick.at]))
+            del due[0]
+            continue
+        verdict = judge(view.spec, blockers(occupants(view), None), patient=is_patient(view, tick.at))
+        early = view.now < tick.launch_at
+        if verdict is Verdict.GO or (verdict is Verdict.CANCEL_FIRST and not early):
+            run = claimed_run(view, tick.at)
+            if run is None:
+                return CreateRun(tick=tick.at)
+            return _record(view, run, tick, decided)
+        if early:
+            break
+        if verdict is Verdict.SKIP:
+            decided.append((tick.at, Reason.BLOCKED))
+        elif view.spec.concurrency is not ConcurrencyPolicy.FORBID and len(due) > 1 and due[1].launch_at <= view.now:
+            decided.append((tick.at, Reason.QUEUED_BEHIND_NEWER))
+        else:
+            break
+        del due[0]
+    return _only_decided(view, decided, due[0] if due else None, shut)
+
+
+def _record(view: View, run: Run, tick: Tick, decided: list[tuple[datetime, Reason]]) -> WriteJob:
+    before = tuple(sorted(pair for pair in decided if pair[0] < tick.at))
+    return WriteJob(watermark=tick.at, add=(entry_for(view, run),), decided=before, **settling.riding(view))
+
+
+def _only_decided(
+    view: View, decided: list[tuple[datetime, Reason]], waiting: Tick | None, shut: Reason | None
+) -> Step | None:
+    """Ticks that are let go with nothing to launch. In a suspended or paused job that can wait for company."""
+    pairs = tuple(sorted(pair for pair in decided if waiting is None or pair[0] < waiting.at))
+    if not pairs:
+        return None
+    if shut is not None and view.now - pairs[0][0] < LAZY and view.job.observed == view.observed:
+        return None
+    return WriteJob(watermark=pairs[-1][0], decided=pairs, **settling.riding(view))
+
+
+def entry_for(view: View, run: Run) -> Entry:
+    tick = run.tick if run.scheduled else None
+    return Entry(run=run.name, uid=run.uid, tick=tick, epoch=view.epoch, lease=view.lease)
+
+
+def claimed_run(view: View, at: datetime) -> Run | None:
+    """The run that stands ready for this tick: not recorded, not ended, above the watermark."""
+    for run in view.runs:
+        unrecorded = view.job.entry(run.uid) is None and not run.phase.final and not run.deleting
+        if run.tick == at and unrecorded and view.expected(run):
+            return run
+    return None
+
+
+def record_person(view: View) -> Step | None:
+    """Manual and backfilled runs: the same gate and the same record, past the watermark."""
+    if view.job.deleting:
+        return None
+    waiting = (r for r in view.runs if not r.scheduled and not r.phase.final and view.job.entry(r.uid) is None)
+    for run in sorted(waiting, key=lambda r: r.order):
+        if run.deleting or run.job_uid not in (None, view.job.uid) or run.phase is not Phase.PENDING:
+            continue
+        shut = closed(view.job, view.spec, view.fleet_paused, person=True)
+        if shut is not None:
+            return WriteRun(run=run, phase=Phase.SKIPPED, reason=shut)
+        match judge(view.spec, blockers(occupants(view), run)):
+            case Verdict.SKIP:
+                return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.BLOCKED)
+            case Verdict.GO | Verdict.CANCEL_FIRST:
+                return WriteJob(add=(entry_for(view, run),), **settling.riding(view))
+    return None
+
+
+def claim(view: View) -> Step | None:
+    """Ahead of its time, while nothing is in the way: the run's object, and for a Job the suspended Job."""
+    if view.job.deleting:
+        return None
+    for entry in view.job.active:
+        run = view.run(entry.uid)
+        if run is not None and has_right(view, entry, run) and _wants_preparing(view, run):
+            return Prepare(run=run)
+    found, shut = planned(view)
+    tick = found.upcoming
+    if tick is None or shut is not None or view.now < tick.launch_at - view.claim_ahead or tick.at in view.taken:
+        return None
+    if judge(view.spec, blockers(occupants(view), None)) is not Verdict.GO:
+        return None
+    run = claimed_run(view, tick.at)
+    if run is None:
+        return CreateRun(tick=tick.at)
+    return Prepare(run=run) if _wants_preparing(view, run) else None
+
+
+def _wants_preparing(view: View, run: Run) -> bool:
+    early = view.now < launch_at(view, run)
+    return early and isinstance(view.spec.action, JobAction) and not view.remembered(run.uid).prepared

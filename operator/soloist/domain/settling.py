@@ -1,0 +1,178 @@
+"""What happens to a run once nothing more will be launched for it: outcome, books, history.
+
+An entry leaves ``active`` only after its outcome is confirmed, that is, read back on the run itself; the same write
+accounts for it (counters, last times, ``recent``). An Unknown or Interrupted run is counted at once but stays, since its
+action may still be going on, until its time-out has passed.
+
+Good news rides along with the next record if that is near, so that a run costs three writes; bad news is written at once.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TypedDict
+
+from soloist.domain import adoption
+from soloist.domain.actions import FailedKnown, Succeeded, UnknownOutcome
+from soloist.domain.gate import Standing
+from soloist.domain.instants import parse_time
+from soloist.domain.runs import Entry, Memory, Phase, Run
+from soloist.domain.steps import Cancel, DeleteRun, Step, WriteJob, WriteRun
+from soloist.domain.ticks import Reason, base, still_wanted
+from soloist.domain.view import View, attempts_left, retries_unknown, standing
+
+RIDES_FOR = timedelta(seconds=61)
+"""A success is written together with the next record if that comes within this time."""
+
+SETTLES_IN = timedelta(seconds=2)
+"""Otherwise this long after it, so that runs which end together share a write."""
+
+
+class Riding(TypedDict):
+    """The part of a status write that any other write takes along."""
+
+    drop: tuple[str, ...]
+    count: tuple[str, ...]
+
+
+def write_outcome(view: View) -> Step | None:
+    """What this process saw, onto the run."""
+    for run in sorted(view.runs, key=lambda r: r.order):
+        known = view.remembered(run.uid)
+        if run.phase.final or known.running:
+            if known.running and run.deleting:
+                return Cancel(uid=run.uid, reason=Reason.CANCELLED)
+            continue
+        if known.cancelled is not None:
+            return WriteRun(run=run, phase=Phase.CANCELLED, reason=known.cancelled, attempt=known.launched)
+        if known.outcome is not None:
+            return _outcome(view, run, known)
+    return _gone(view)
+
+
+def _gone(view: View) -> Step | None:
+    """A run that a person deleted while this process had it going: the call is given up."""
+    present = {run.uid for run in view.runs}
+    for entry in view.job.active:
+        if entry.uid not in present and view.remembered(entry.uid).running:
+            return Cancel(uid=entry.uid, reason=Reason.CANCELLED)
+    return None
+
+
+def _outcome(view: View, run: Run, known: Memory) -> WriteRun:
+    attempt = max(1, known.launched)
+    match known.outcome:
+        case FailedKnown() as failed if failed.retryable and attempts_left(view, attempt):
+            at = view.now + view.spec.retry.delay_after(attempt, failed.retry_after)
+            return WriteRun(
+                run=run,
+                phase=Phase.RETRYING,
+                reason=failed.reason,
+                message=failed.message,
+                attempt=attempt,
+                next_attempt=at,
+            )
+        case FailedKnown() as failed:
+            return WriteRun(run=run, phase=Phase.FAILED, reason=failed.reason, message=failed.message, attempt=attempt)
+        case UnknownOutcome() as unknown:
+            if retries_unknown(view, attempt):
+                return adoption.nobody_knows(view, run, unknown.message)
+            phase = Phase.UNKNOWN
+            return WriteRun(run=run, phase=phase, reason=unknown.reason, message=unknown.message, attempt=attempt)
+        case Succeeded() | None:
+            return WriteRun(run=run, phase=Phase.SUCCEEDED, reason="", attempt=attempt)
+
+
+def settle_unrecorded(view: View) -> Step | None:
+    """Runs of the schedule that are not in ``active`` and must never be launched."""
+    if view.job.deleting:
+        return None
+    for run in view.runs:
+        if run.phase.final or run.deleting or not run.scheduled or run.tick is None:
+            continue
+        if view.job.entry(run.uid) is not None or run.lease != view.lease:
+            continue
+        if is_superseded(view, run):
+            reason = reason_of(view, run.tick) or Reason.SUPERSEDED
+            phase = Phase.SUPERSEDED if reason is Reason.SUPERSEDED else Phase.SKIPPED
+            return WriteRun(run=run, phase=phase, reason=reason)
+        if not view.expected(run) or not still_wanted(view.spec, view.observed, run.tick):
+            return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.SCHEDULE_CHANGED)
+    return None
+
+
+def is_superseded(view: View, run: Run) -> bool:
+    """Its tick is decided and it was not the one recorded for it: the late POST of somebody who no longer leads."""
+    return run.tick is not None and view.job.watermark is not None and run.tick <= view.job.watermark
+
+
+def reason_of(view: View, tick: datetime) -> Reason | None:
+    """Why this tick was decided without a run, as far as ``recent`` still says."""
+    for line in reversed(view.job.status.get("recent") or ()):
+        first, last = parse_time(line.get("first")), parse_time(line.get("last"))
+        if first is not None and last is not None and first <= tick <= last and line.get("result") in set(Reason):
+            return Reason(line["result"])
+    return None
+
+
+def droppable(view: View, entry: Entry) -> bool:
+    """Its outcome is confirmed (or its object gone), and it can no longer be going on."""
+    run = view.run(entry.uid)
+    ended = run is None or run.phase.final
+    return ended and standing(view, entry, run) is Standing.OVER
+
+
+def countable(view: View, entry: Entry) -> bool:
+    """It has ended and must be counted, though it has to stay."""
+    run = view.run(entry.uid)
+    return not entry.result and run is not None and run.phase.held and not droppable(view, entry)
+
+
+def riding(view: View) -> Riding:
+    return Riding(
+        drop=tuple(entry.uid for entry in view.job.active if droppable(view, entry)),
+        count=tuple(entry.uid for entry in view.job.active if countable(view, entry)),
+    )
+
+
+def keep_books(view: View) -> Step | None:
+    """A status write of its own, where nothing is due soon that it could ride with, or the news is bad or new."""
+    books = riding(view)
+    unseen = view.job.observed != view.observed or view.job.status.get("observedGeneration") != view.job.generation
+    if unseen and not view.job.deleting:
+        start = base(view.job, view.observed)
+        return WriteJob(watermark=start if view.job.watermark is not None else None, **books)
+    moments = list(_flush_moments(view))
+    return WriteJob(**books) if moments and min(moments) <= view.now else None
+
+
+def _flush_moments(view: View) -> Iterator[datetime]:
+    """When each entry that can go wants to be written."""
+    following = view.spec.schedule.next_after(view.now)
+    for entry in view.job.active:
+        run = view.run(entry.uid)
+        if countable(view, entry):
+            yield view.now
+        elif droppable(view, entry):
+            good = run is not None and run.phase is Phase.SUCCEEDED
+            if not good or run is None or run.completed is None:
+                yield view.now
+            elif following is None or following - run.completed > RIDES_FOR or not run.scheduled:
+                yield run.completed + SETTLES_IN
+
+
+def trim(view: View) -> Step | None:
+    """History limits: the oldest finished runs that have left ``active``. The watermark remembers them."""
+    finished = [r for r in view.runs if r.phase.final and view.job.entry(r.uid) is None and not r.deleting]
+    ours = sorted(
+        (r for r in finished if r.lease in (None, view.lease)), key=lambda r: (r.completed or r.created, r.uid)
+    )
+    good = [run for run in ours if run.phase is Phase.SUCCEEDED]
+    bad = [run for run in ours if run.phase is not Phase.SUCCEEDED]
+    for runs, limit in ((good, view.spec.successful_history), (bad, view.spec.failed_history)):
+        if len(runs) > limit:
+            return DeleteRun(run=runs[0])
+    return None
+
+
+def wakes(view: View) -> Iterator[datetime]:
+    yield from _flush_moments(view)

@@ -1,0 +1,241 @@
+"""The ScheduledJob's status after one write, as a JSON merge patch on what stands there.
+
+People and the next leader read the same words: ``watermark`` and ``active`` carry the protocol, the rest explains it.
+Every tick that did not run has its reason in ``recent``; like ones in a row are folded.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from soloist.domain.gate import closed, still_auto_paused
+from soloist.domain.instants import parse_time, stamp
+from soloist.domain.runs import Entry, Phase, Run
+from soloist.domain.spec import Invalid
+from soloist.domain.steps import WriteJob
+from soloist.domain.ticks import fold
+from soloist.domain.view import View
+
+RECENT = 20
+"""Lines kept in ``status.recent``."""
+
+FAILURES = (Phase.FAILED, Phase.UNKNOWN, Phase.INTERRUPTED)
+
+Line = dict[str, Any]
+Patch = dict[str, Any]
+
+
+def compose(view: View, step: WriteJob) -> Patch:
+    """The whole patch for one ``WriteJob``. It says nothing that it does not change, lists apart, which go whole."""
+    job, status = view.job, view.job.status
+    ended = [(entry, view.run(entry.uid)) for entry in job.active if entry.uid in {*step.drop, *step.count}]
+    fresh = [(entry, run) for entry, run in ended if not entry.result]
+    active = _active(view, step)
+    following = view.spec.schedule.next_after(view.now)
+    patch: Patch = {
+        "observedGeneration": job.generation,
+        "observedSchedule": _observed(view),
+        "active": [entry.to_raw() for entry in active],
+        "activeCount": len(active),
+        "nextScheduleTime": stamp(following) if following is not None and not _shut(view) else None,
+    }
+    if step.watermark is not None and (job.watermark is None or step.watermark > job.watermark):
+        patch["watermark"] = stamp(step.watermark)
+    launched = max((entry.tick for entry in step.add if entry.tick is not None), default=None)
+    if launched is not None:
+        patch["lastScheduleTime"] = stamp(launched)
+    patch |= _account(view, step, fresh)
+    patch["conditions"] = conditions(view, {**status, **patch})
+    return {key: value for key, value in patch.items() if key in ("conditions", "active") or status.get(key) != value}
+
+
+def _active(view: View, step: WriteJob) -> list[Entry]:
+    """Without those that leave, with those that come; one that is recorded anew keeps its place."""
+    added = {entry.uid: entry for entry in step.add}
+    result = []
+    for entry in view.job.active:
+        if entry.uid in step.drop:
+            continue
+        kept = added.pop(entry.uid, entry)
+        run = view.run(entry.uid)
+        result.append(_with_result(kept, run) if entry.uid in step.count and run is not None else kept)
+    return [*result, *added.values()]
+
+
+def _with_result(entry: Entry, run: Run) -> Entry:
+    return Entry(
+        run=entry.run, uid=entry.uid, tick=entry.tick, epoch=entry.epoch, lease=entry.lease, result=str(run.phase)
+    )
+
+
+def _observed(view: View) -> Patch:
+    seen = view.observed
+    return {
+        "schedule": seen.schedule,
+        "timeZone": seen.time_zone,
+        "daylightSaving": seen.daylight_saving,
+        "suspend": seen.suspend,
+        "since": stamp(seen.since),
+    }
+
+
+def _account(view: View, step: WriteJob, ended: list[tuple[Entry, Run | None]]) -> Patch:
+    """Counters, last times and ``recent``, for what ended and for ticks without a run."""
+    status = view.job.status
+    counters = {
+        "launched": 0,
+        "succeeded": 0,
+        "failed": 0,
+        "unknown": 0,
+        "skipped": 0,
+        **_mapping(status, "counters"),
+    }
+    failures = 0 if _resumed(view) else int(status.get("consecutiveFailures") or 0)
+    recent: list[Line] = list(status.get("recent") or ())
+    patch: Patch = {}
+    for line in fold(step.decided):
+        counters["skipped"] += line.count
+        recent = push(recent, str(line.reason), line.first, line.last, line.count, line.message)
+    for entry, run in ended:
+        phase, at = (run.phase if run is not None else Phase.CANCELLED), _moment(entry, run)
+        failures = _count(counters, phase, failures)
+        result = run.reason if run is not None and phase is Phase.SKIPPED and run.reason else str(phase)
+        recent = push(recent, result, at, at, 1, "")
+        patch["lastResult"] = result
+        finished = run.completed if run is not None and run.completed is not None else view.now
+        if phase is Phase.SUCCEEDED:
+            patch["lastSuccessfulTime"] = stamp(finished.replace(microsecond=0))
+        elif phase in FAILURES:
+            patch["lastFailureTime"] = stamp(finished.replace(microsecond=0))
+    patch |= {"counters": counters, "consecutiveFailures": failures, "recent": recent}
+    return patch | _pausing(view, failures)
+
+
+def _count(counters: dict[str, int], phase: Phase, failures: int) -> int:
+    """Count one ended run; returns the failures in a row after it."""
+    if phase is Phase.SKIPPED:
+        counters["skipped"] += 1
+        return failures
+    counters["launched"] += 1
+    match phase:
+        case Phase.SUCCEEDED:
+            counters["succeeded"] += 1
+            return 0
+        case Phase.FAILED:
+            counters["failed"] += 1
+        case Phase.UNKNOWN | Phase.INTERRUPTED:
+            counters["unknown"] += 1
+        case _:
+            return failures
+    return failures + 1
+
+
+def _pausing(view: View, failures: int) -> Patch:
+    """pauseAfterFailures: after so many failed runs in a row nothing starts until a person resumes the job."""
+    limit = view.spec.pause_after_failures
+    if limit and failures >= limit and not still_auto_paused(view.job):
+        message = f"{failures} runs failed one after the other (pauseAfterFailures: {limit}). See the runs, mend the cause, then: kubectl soloist resume {view.job.name}"
+        return {"paused": {"since": stamp(view.now), "reason": "TooManyFailures", "message": message}}
+    return {"paused": None} if _resumed(view) else {}
+
+
+def _resumed(view: View) -> bool:
+    return view.job.auto_paused is not None and not still_auto_paused(view.job)
+
+
+def push(recent: list[Line], result: str, first: datetime, last: datetime, count: int, message: str) -> list[Line]:
+    """One more line, or the last one widened where it says the same."""
+    if recent and recent[-1].get("result") == result and (parse_time(recent[-1].get("last")) or last) <= last:
+        before = recent[-1]
+        line = {**before, "last": stamp(last), "count": int(before.get("count") or 1) + count}
+        return [*recent[:-1], line]
+    line = {"result": result, "first": stamp(first), "last": stamp(last), "count": count}
+    return [*recent, line | ({"message": message} if message else {})][-RECENT:]
+
+
+def _moment(entry: Entry, run: Run | None) -> datetime:
+    if entry.tick is not None:
+        return entry.tick
+    return run.created if run is not None else datetime.fromtimestamp(entry.epoch / 1e6).astimezone()
+
+
+def conditions(view: View, status: Mapping[str, Any]) -> list[Patch]:
+    """Valid, Scheduled and Healthy, in that order."""
+    shut = _shut(view)
+    result, failures = status.get("lastResult"), int(status.get("consecutiveFailures") or 0)
+    paused = _mapping(status, "paused")
+    scheduled = ("True", "Scheduled", "Ticks are launched at their times.") if shut is None else ("False", *shut)
+    if paused and shut is None:
+        scheduled = ("False", "Paused", str(paused.get("message", "")))
+    healthy = _healthy(result, failures)
+    wanted = (("Valid", "True", "Accepted", "The spec can be run."), ("Scheduled", *scheduled), ("Healthy", *healthy))
+    return merge_conditions(view.job.status.get("conditions") or (), wanted, view.job.generation, view.now)
+
+
+def _healthy(result: Any, failures: int) -> tuple[str, str, str]:
+    if result is None:
+        return "Unknown", "NoRunYet", "No run has ended yet."
+    if failures == 0:
+        return "True", "LastRunSucceeded", "The last run that was launched succeeded."
+    plural = "run" if failures == 1 else "runs"
+    return (
+        "False",
+        "LastRunFailed",
+        f"{failures} {plural} in a row did not succeed; the last launched one ended {result}.",
+    )
+
+
+def _shut(view: View) -> tuple[str, str] | None:
+    reason = closed(view.job, view.spec, view.fleet_paused)
+    if reason is None:
+        return None
+    sentences = {
+        "Suspended": "spec.suspend is true: no tick is launched until it is false.",
+        "Paused": f"The job is paused; to go on: kubectl soloist resume {view.job.name}",
+        "FleetPaused": "The whole installation is paused by an annotation on its Lease.",
+    }
+    return str(reason), sentences[str(reason)]
+
+
+def merge_conditions(
+    before: Iterable[Mapping[str, Any]], wanted: Iterable[tuple[str, str, str, str]], generation: int, now: datetime
+) -> list[Patch]:
+    """lastTransitionTime moves only where the status does; conditions of other writers stay."""
+    known = {str(condition.get("type")): condition for condition in before}
+    result = []
+    for kind, value, reason, message in wanted:
+        old = known.pop(kind, {})
+        since = old.get("lastTransitionTime") if old.get("status") == value else None
+        result.append(
+            {
+                "type": kind,
+                "status": value,
+                "reason": reason,
+                "message": message,
+                "observedGeneration": generation,
+                "lastTransitionTime": since or stamp(now.replace(microsecond=0)),
+            }
+        )
+    return [*result, *(dict(condition) for condition in known.values())]
+
+
+def refused(status: Mapping[str, Any], generation: int, invalid: Invalid, now: datetime) -> Patch | None:
+    """For a spec that cannot be run: say so once per generation, then nothing more. None: it is said already."""
+    said: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "Valid"), {})
+    if (
+        said.get("status") == "False"
+        and said.get("message") == invalid.message
+        and status.get("observedGeneration") == generation
+    ):
+        return None
+    wanted = (
+        ("Valid", "False", invalid.reason, invalid.message),
+        ("Scheduled", "False", "Invalid", "Nothing is launched until the spec is mended."),
+    )
+    merged = merge_conditions(status.get("conditions") or (), wanted, generation, now)
+    return {"observedGeneration": generation, "nextScheduleTime": None, "conditions": merged}
+
+
+def _mapping(status: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = status.get(key)
+    return dict(value) if isinstance(value, Mapping) else {}

@@ -1,0 +1,103 @@
+"""The steps that the rules may ask for. One at a time: after each, the world is read again."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from soloist.domain.runs import Entry, Phase, Run
+from soloist.domain.ticks import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A later term of our Lease has written here: this process no longer leads, whatever it believes."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRun:
+    """Claim a tick: create its JobRun, Pending, under the name that the tick gives it."""
+
+    tick: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteJob:
+    """The one write on the ScheduledJob's status: move the watermark, change ``active``, account for what ended.
+
+    ``add`` is the right to launch those runs. ``decided`` are ticks without a run. ``drop`` leave ``active``;
+    ``count`` have ended but must stay.
+    """
+
+    watermark: datetime | None = None
+    add: tuple[Entry, ...] = ()
+    drop: tuple[str, ...] = ()
+    count: tuple[str, ...] = ()
+    decided: tuple[tuple[datetime, Reason], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Make ready, ahead of its time, what does nothing by itself."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Start attempt ``attempt``, now. It is recorded (or written ahead), due and wanted."""
+
+    run: Run
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteAttempt:
+    """Write attempt n >= 2 ahead: with its precondition, this is the right to launch it."""
+
+    run: Run
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRun:
+    """Write where a run stands, with its reason; ``attempt`` 0 leaves that as it is."""
+
+    run: Run
+    phase: Phase
+    reason: str
+    message: str = ""
+    attempt: int = 0
+    next_attempt: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """End an action that this process has going."""
+
+    uid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspect:
+    """Ask the world what became of a run that an earlier term recorded (a Job tells)."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRun:
+    """Trim a finished run that has left ``active``."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Nothing to do before this moment on the term clock, unless something changes. None: until something changes."""
+
+    until: datetime | None
+
+
+Step = Stop | CreateRun | WriteJob | Prepare | Launch | WriteAttempt | WriteRun | Cancel | Inspect | DeleteRun | Wait

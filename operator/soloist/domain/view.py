@@ -1,0 +1,146 @@
+"""The world as one value, and how each recorded run counts in it.
+
+``View`` is all that the rules may look at: one job, its runs, what this process remembers, the term, and the time.
+``now`` is the *term clock* (renewTime of the last good renewal plus CLOCK_BOOTTIME since its send), so that a wall clock
+which steps between two renewals neither launches early nor hides a launch. Durations are counted on ``boot``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from soloist.domain.actions import FailedKnown, JobAction, UnknownOutcome
+from soloist.domain.gate import Occupant, Standing
+from soloist.domain.names import run_name
+from soloist.domain.retry import OnUnknown
+from soloist.domain.runs import NOTHING, Entry, Job, Memory, Observed, Phase, Run
+from soloist.domain.spec import Spec
+from soloist.domain.ticks import Reason, observe, tick_of
+
+OUTCOME_UNKNOWN = "OutcomeUnknown"
+"""Reason of a run that waits for another attempt because nobody knows what became of the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One job, read once. ``taken``: ticks whose run could not be created, and why."""
+
+    job: Job
+    spec: Spec
+    runs: tuple[Run, ...]
+    memory: Mapping[str, Memory]
+    epoch: int
+    lease: str
+    term_started: float
+    past_ends: Mapping[int, datetime]
+    fleet_paused: bool
+    now: datetime
+    boot: float
+    claim_ahead: timedelta
+    record_ahead: timedelta
+    taken: Mapping[datetime, Reason] = field(default_factory=dict)
+
+    @property
+    def observed(self) -> Observed:
+        return observe(self.job, self.spec, self.now)
+
+    def remembered(self, uid: str) -> Memory:
+        return self.memory.get(uid, NOTHING)
+
+    def run(self, uid: str) -> Run | None:
+        return next((run for run in self.runs if run.uid == uid), None)
+
+    def mine(self, entry: Entry) -> bool:
+        return entry.lease == self.lease and entry.epoch == self.epoch
+
+    def inherited(self, entry: Entry) -> bool:
+        """Recorded by an earlier term of this very Lease."""
+        return entry.lease == self.lease and entry.epoch < self.epoch
+
+    def expected(self, run: Run) -> bool:
+        """A run of this schedule under the name that its tick gives it, made by this installation."""
+        return (
+            run.scheduled
+            and run.tick is not None
+            and run.job_uid == self.job.uid
+            and run.lease == self.lease
+            and run.name == run_name(self.job.name, self.job.uid, run.tick)
+        )
+
+
+def launch_at(view: View, run: Run) -> datetime:
+    """The instant before which a run is never launched; for one that a person made, its creation."""
+    if run.scheduled and run.tick is not None:
+        return tick_of(view.job, view.spec, run.tick).launch_at
+    return run.created
+
+
+def held_until(view: View, uid: str) -> float:
+    """On ``boot``: until when an action whose end nobody saw may still be going on.
+
+    Since the send where this process made it, else since this process took the Lease: the sender can have acted no later.
+    """
+    known = view.remembered(uid)
+    since = known.sent_boot if known.launched else view.term_started
+    return since + view.spec.timeout.total_seconds()
+
+
+def not_launched(view: View, entry: Entry, run: Run) -> bool:
+    """Its instant lies strictly after the end of the term that recorded it, and launchers are never early.
+
+    Not known for a run without a tick, nor where the end of that term is not remembered.
+    """
+    end = view.past_ends.get(entry.epoch)
+    return end is not None and run.scheduled and run.attempt <= 1 and launch_at(view, run) > end
+
+
+def attempts_left(view: View, attempt: int) -> bool:
+    return not isinstance(view.spec.action, JobAction) and attempt < view.spec.retry.max_attempts
+
+
+def retries_unknown(view: View, attempt: int) -> bool:
+    return view.spec.retry.on_unknown is OnUnknown.RETRY and attempts_left(view, attempt)
+
+
+def occupants(view: View) -> tuple[Occupant, ...]:
+    """All of ``active``, in the order of the runs."""
+    result = []
+    for entry in view.job.active:
+        run = view.run(entry.uid)
+        mine = view.remembered(entry.uid).running
+        result.append(Occupant(uid=entry.uid, run=run, standing=standing(view, entry, run), mine=mine))
+    return tuple(result)
+
+
+def standing(view: View, entry: Entry, run: Run | None) -> Standing:
+    """How one recorded run counts for the others."""
+    known = view.remembered(entry.uid)
+    held = Standing.HELD if view.boot < held_until(view, entry.uid) else Standing.OVER
+    if run is None:
+        never = view.mine(entry) and not known.launched
+        return Standing.OVER if never else held
+    if run.phase.final:
+        return held if run.phase.held else Standing.OVER
+    if known.running:
+        return Standing.GOING
+    if known.cancelled is not None:
+        return Standing.OVER
+    if known.outcome is not None:
+        return _ended(view, known, held)
+    if run.phase is Phase.RETRYING:
+        return held if run.reason == OUTCOME_UNKNOWN and held is Standing.HELD else Standing.WAITING
+    if view.mine(entry) and not known.launched:
+        return Standing.UNLAUNCHED
+    if entry.lease == view.lease:
+        return Standing.HELD
+    return held
+
+
+def _ended(view: View, known: Memory, held: Standing) -> Standing:
+    """An outcome that is seen but not yet written counts at once."""
+    match known.outcome:
+        case FailedKnown(retryable=True) if attempts_left(view, known.launched):
+            return Standing.WAITING
+        case UnknownOutcome():
+            return Standing.WAITING if held is Standing.OVER and retries_unknown(view, known.launched) else held
+    return Standing.OVER
