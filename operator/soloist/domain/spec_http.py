@@ -12,6 +12,7 @@ WITHOUT_BODY = ("GET", "HEAD")
 _STATUS = re.compile(r" *(?:([2-5])xx|([2-5][0-9]{2})(?: *- *([2-5][0-9]{2}))?) *")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _MOST_HEADERS = 32
+_OUR_PREFIX = "soloist-"
 
 
 def parse_http(http: Fields) -> HttpAction:
@@ -67,7 +68,11 @@ def _headers(http: Fields) -> tuple[Header, ...]:
 def _header(item: Fields) -> Header:
     name = item.text("name", "the header's name, such as Authorization", longest=128)
     if (problem := header_problem(name)) is not None:
-        raise _problem(item.at("name"), problem)
+        raise wrong(item.at("name"), f"{item.path}: {problem}.")
+    if name.lower().startswith(_OUR_PREFIX):
+        raise wrong(
+            item.at("name"), f"{item.path}: names that begin with Soloist- are set by Soloist; use another name."
+        )
     if item.has("value") == item.has("valueFrom"):
         raise wrong(item.path, f"{item.path}: write either value or valueFrom for {name}, not both and not neither.")
     if item.has("valueFrom"):

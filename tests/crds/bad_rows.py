@@ -1,0 +1,40 @@
+"""The table of bad manifests: a good manifest of each kind, and what each row changes in it."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+BASE: dict[str, dict[str, Any]] = {
+    "ScheduledJob": {"schedule": "0 2 * * *", "http": {"url": "http://backend.default.svc/path"}},
+    "JobRun": {"scheduledJobName": "job"},
+}
+
+
+def rows() -> list[dict[str, Any]]:
+    """Each with name, kind, manifest, and where it is refused (see bad.yaml)."""
+    table: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("bad.yaml").read_text(encoding="utf-8"))
+    return [{"kind": "ScheduledJob", **row} for row in table]
+
+
+def manifest(row: dict[str, Any]) -> dict[str, Any]:
+    """The row's object: the good one with the row's changes."""
+    return {
+        "apiVersion": "soloist.dev/v1alpha1",
+        "kind": row["kind"],
+        "metadata": {"name": "bad", **row.get("metadata", {})},
+        "spec": merged(BASE[row["kind"]], row.get("spec", {})),
+    }
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """JSON merge patch (RFC 7386): null removes."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
