@@ -1,9 +1,9 @@
 """Events on objects (events.k8s.io/v1), told in the background: the ``Recorder`` port.
 
 Why it is right: nobody waits for an Event and none is worth a failed run, so ``event`` only notes down and never raises. Like
-ones (object, reason, message) within ten minutes are one Event whose series counts them (told once a minute), so a job that fails each second
-makes one object and not a flood; what the token bucket does not let through yet is folded while it waits; and what is more
-than may wait is dropped and counted.
+ones (object, reason, message) within ten minutes are one Event whose series counts them, told once a minute, so a job that
+fails each second makes one object and not a flood; what the token bucket does not let through yet is folded while it waits;
+and what is more than may wait is dropped and counted.
 """
 
 import asyncio
