@@ -90,18 +90,30 @@ def parse_cron(text: str) -> CronFields:
 
 def _check_field(text: str, name: str, part: str) -> None:
     """Each field is tried alone, so that the message can name it."""
-    if name == "day-of-month" and re.search(r"L[W]?/", part):
-        raise refusal(text, "InvalidField", f'has a step on the last day, "{part}": write L or LW alone.')
-    if name == "day-of-week" and (match := re.search(r"(?:^|,)(\w+)/(\d+)", part)):
-        start, step = match.groups()
-        remedy = f"write {start}-SAT/{step} or, with Sunday at the end, {start}-7/{step}."
-        raise refusal(text, "InvalidField", f'does not say where day-of-week "{part}" ends: {remedy}')
-    alone = ["*"] * len(FIELD_NAMES)
-    alone[FIELD_NAMES.index(name)] = part
     try:
-        CronSim(" ".join(alone), datetime(2000, 1, 1, tzinfo=UTC))
+        _alone(name, part)
     except CronSimError as error:
         raise refusal(text, *_what_is_wrong(name, part)) from error
+    for term in part.split(","):
+        start, slash, step = term.partition("/")
+        if slash and start in ("L", "LW"):
+            raise refusal(text, "InvalidField", f'has a step on the last day, "{part}": write L or LW alone.')
+        if slash and "-" in start and len(_alone(name, start)) == 1:
+            # cronsim would run on from there to the end of the field.
+            first = start.partition("-")[0]
+            raise refusal(text, "InvalidField", f'has a step in a range of one {name}, "{term}": write {first}.')
+        if slash and name == "day-of-week" and "-" not in start and start != "*":
+            remedy = f"write {start}-SAT/{step} or, with Sunday at the end, {start}-7/{step}."
+            raise refusal(text, "InvalidField", f'does not say where day-of-week "{term}" ends: {remedy}')
+
+
+def _alone(name: str, part: str) -> set[int | tuple[int, int]]:
+    """What ``part`` means in the field ``name``, the others being stars; raises CronSimError."""
+    fields = ["*"] * len(FIELD_NAMES)
+    place = FIELD_NAMES.index(name)
+    fields[place] = part
+    parsed = CronSim(" ".join(fields), datetime(2000, 1, 1, tzinfo=UTC))
+    return set((parsed.minutes, parsed.hours, parsed.days, parsed.months, parsed.weekdays)[place])
 
 
 def _what_is_wrong(name: str, part: str) -> tuple[str, str]:

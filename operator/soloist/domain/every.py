@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from soloist.domain.cron_fields import refusal
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOMENT = timedelta(microseconds=1)
 _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 _LONGEST = timedelta(days=366)

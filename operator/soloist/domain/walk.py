@@ -38,6 +38,8 @@ class CronWalk:
 
     def after(self, instant: datetime) -> datetime | None:
         """The first tick strictly later than ``instant``."""
+        if instant >= LATEST:
+            return None
         here = max(instant, EARLIEST)
         stretch = stretch_at(self.zone, here)
         wall = max(_wall(here, stretch) + _MOMENT, self._first_wall(stretch))
@@ -58,6 +60,8 @@ class CronWalk:
 
     def at_or_before(self, instant: datetime) -> datetime | None:
         """The last tick that is not later than ``instant``."""
+        if instant <= EARLIEST:
+            return None
         here = min(instant, LATEST)
         stretch = stretch_at(self.zone, here)
         wall = _wall(here, stretch)

@@ -105,12 +105,10 @@ def _remedy(name: str) -> str:
         return "is empty: write an IANA name such as Europe/Berlin, or UTC."
     if name.lower() in ("local", "localtime"):
         return "would mean the zone of whichever node we run on: write an IANA name such as Europe/Berlin, or UTC."
-    if match := re.fullmatch(r"(?:UTC|GMT|Z)? ?([+-]) ?(\d{1,2})(?::?\d{2})?", name.strip(), re.IGNORECASE):
-        sign = "-" if match[1] == "+" else "+"
-        fixed = f"Etc/GMT{sign}{int(match[2])}"
-        place = (
-            f"the place, such as Europe/Berlin{f', or {fixed} (its sign is turned round)' if fixed in _names() else ''}"
-        )
+    if match := re.fullmatch(r"(?:UTC|GMT|Z)? ?([+-]) ?(\d{1,2})(?::?(\d{2}))?", name.strip(), re.IGNORECASE):
+        fixed = f"Etc/GMT{'-' if match[1] == '+' else '+'}{int(match[2])}"
+        known = fixed in _names() and int(match[3] or 0) == 0
+        place = f"the place, such as Europe/Berlin{f', or {fixed} (its sign is turned round)' if known else ''}"
         return f"is an offset, which knows no daylight saving: write {place}."
     closest = _closest(name)
     if closest is None:
