@@ -36,11 +36,9 @@ def what_became(failure: Exception, *, sent: bool, where: str) -> FailedKnown | 
         else:
             message = f"The request was sent to {where}; the connection ended before an answer came."
         return UnknownOutcome(reason=HttpReason.REPLY_LOST, message=message)
-    if isinstance(failure, ValueError):  # InvalidURL is one
-        message = f"The url of {where} cannot be requested; write http://host[:port]/path."
-        return FailedKnown(reason=HttpReason.REQUEST_REFUSED, message=message, retryable=False)
     reason, why = _not_connected(failure)
-    return FailedKnown(reason=reason, message=f"Nothing was sent to {where}: {why}.", retryable=True)
+    message = f"Nothing was sent to {where}: {why}."
+    return FailedKnown(reason=reason, message=message, retryable=reason is not HttpReason.REQUEST_REFUSED)
 
 
 def _refusal(failure: Exception) -> AddressRefused | None:
@@ -61,4 +59,6 @@ def _not_connected(failure: Exception) -> tuple[HttpReason, str]:
             return HttpReason.CONNECTION_FAILED, f"the connection failed ({failure.os_error})"
         case aiohttp.ConnectionTimeoutError():
             return HttpReason.CONNECTION_FAILED, "the connection was not accepted in time"
+        case ValueError():  # aiohttp.InvalidURL is one, and so is a certificate that is not accepted, above
+            return HttpReason.REQUEST_REFUSED, "the url cannot be requested; write http://host[:port]/path"
     return HttpReason.CONNECTION_FAILED, f"the connection failed ({type(failure).__name__})"

@@ -46,7 +46,7 @@ def open_session(rules: AddressRules, limits: HttpLimits, lookup: Lookup) -> aio
         ttl_dns_cache=limits.lookup_ttl,
         limit=limits.connections,
         force_close=not kept,
-        **({"keepalive_timeout": limits.keep_alive} if kept else {}),  # aiohttp refuses both together
+        keepalive_timeout=limits.keep_alive if kept else None,  # aiohttp refuses a number beside force_close
     )
     return aiohttp.ClientSession(
         connector=connector,

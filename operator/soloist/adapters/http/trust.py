@@ -19,12 +19,15 @@ class TrustStore:
 
     def context(self, pem: str) -> ssl.SSLContext:
         """The context that trusts the certificates of ``pem`` and no others; ValueError where there are none."""
-        content = hashlib.sha256(pem.encode(errors="replace")).hexdigest()
+        ascii_only = pem.encode("ascii", errors="ignore")  # names in comments between the certificates are not
+        content = hashlib.sha256(ascii_only).hexdigest()
         if content in self._contexts:
             self._contexts.move_to_end(content)
             return self._contexts[content]
         try:
-            context = ssl.create_default_context(cadata=pem)
+            context = ssl.create_default_context(
+                cadata=ascii_only.decode() or "\n"
+            )  # nothing at all would mean the system's
         except (ssl.SSLError, ValueError) as problem:
             raise ValueError("holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)") from problem
         # Python 3.13 made this a default; the authorities of many clusters lack the extensions that it asks for.
