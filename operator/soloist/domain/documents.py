@@ -1,6 +1,6 @@
 """JobRuns as they are written: the body of a claimed run, and the status patch for each step."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from soloist.domain.actions import FailedKnown, Order, Succeeded
@@ -78,6 +78,8 @@ def run_status(view: View, step: WriteRun, known: Memory) -> Raw:
     status: Raw = {"phase": str(step.phase), "reason": step.reason, "message": step.message[:1024]}
     if step.attempt:
         status |= {"attempt": step.attempt, "epoch": view.epoch, "scheduledJobGeneration": view.job.generation}
+        if known.launched:
+            status["startTime"] = stamp(view.now - timedelta(seconds=view.boot - known.sent_boot))
     status["nextAttemptTime"] = stamp(step.next_attempt) if step.next_attempt is not None else None
     if step.phase.final:
         status["completionTime"] = stamp(view.now)

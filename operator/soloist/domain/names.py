@@ -13,7 +13,7 @@ from base64 import b32encode
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from soloist.domain.runs import stamp
+from soloist.domain.instants import stamp
 
 LONGEST = 63
 """Of a DNS label, of a label's value, and of a Job's name."""

@@ -1,0 +1,394 @@
+"""A small world for the protocol: one ScheduledJob, its runs, a Lease, three processes, and everything that goes wrong.
+
+It holds what the rules do not: an API server with resourceVersions, a network that loses and delays, processes that crash
+with or without their parents, freeze, and have clocks that step. Actions really go on here for as long as they take, so
+that two at once can be seen. The rules under test are the ones that run in production; nothing of them is written again.
+
+Milliseconds throughout; ``t`` is the true time and also CLOCK_BOOTTIME of every process.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from soloist.domain import documents, memory, status
+from soloist.domain.actions import FailedKnown, Outcome, Succeeded, UnknownOutcome
+from soloist.domain.instants import parse_time
+from soloist.domain.parsing import parse_job, parse_run
+from soloist.domain.protocol import decide
+from soloist.domain.runs import NOTHING, Memory
+from soloist.domain.spec import Spec
+from soloist.domain.steps import (
+    Cancel,
+    CreateRun,
+    DeleteRun,
+    Inspect,
+    Launch,
+    Prepare,
+    Step,
+    Stop,
+    Wait,
+    WriteAttempt,
+    WriteJob,
+    WriteRun,
+)
+from soloist.domain.term import Term
+from soloist.domain.ticks import Reason
+from soloist.domain.view import View
+
+START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+LEASE, TRUST, TIMEOUT = 3_000, 2_600, 2_000
+LEASE_NAME = "soloist/soloist"
+Raw = dict[str, Any]
+
+
+def told(step: Step) -> str:
+    """A step in one short line."""
+    match step:
+        case WriteRun(run=run):
+            return f"{run.name[-15:]} ({run.uid}) := {step.phase} {step.reason} attempt {step.attempt}"
+        case WriteJob():
+            add = [(entry.uid, entry.epoch) for entry in step.add]
+            return f"record to {step.watermark} add {add} drop {step.drop} count {step.count} decided {step.decided}"
+        case WriteAttempt(run=run) | Launch(run=run) | DeleteRun(run=run):
+            return f"{type(step).__name__} {run.name[-15:]} ({run.uid})"
+    return str(step)
+
+
+class Breach(AssertionError):
+    """The promise is broken."""
+
+
+@dataclass
+class Action:
+    """Something that goes on in the outside world from ``start`` to ``end``."""
+
+    uid: str
+    tick: datetime | None
+    attempt: int
+    start: int
+    end: int
+    outcome: Outcome
+    seen: bool = False
+
+
+@dataclass
+class Process:
+    """One controller: a parent, a child, and what the child believes."""
+
+    name: str
+    wall: int = 0
+    parent: bool = True
+    alive: bool = True
+    frozen: bool = False
+    term: Term | None = None
+    job: Raw | None = None
+    runs: dict[str, Raw] = field(default_factory=dict)
+    memory: dict[str, Memory] = field(default_factory=dict)
+    taken: dict[datetime, Reason] = field(default_factory=dict)
+    starts: int = 0
+
+
+@dataclass
+class LeaseRecord:
+    """Who holds it, and when it last changed for whoever watches."""
+
+    holder: str | None = None
+    epoch: int = 0
+    renew_time: datetime | None = None
+    changed: int = -LEASE
+    released_end: datetime | None = None
+    ends: tuple[tuple[int, datetime], ...] = ()
+
+
+@dataclass
+class World:
+    """``broken`` names what is wrong on purpose with the world itself (preconditions, clocks, stamps)."""
+
+    spec: Raw
+    broken: str = ""
+    t: int = 0
+    job: Raw = field(default_factory=dict)
+    runs: dict[str, Raw] = field(default_factory=dict)
+    lease: LeaseRecord = field(default_factory=LeaseRecord)
+    processes: list[Process] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+    late: list[Callable[[], Any]] = field(default_factory=list)
+    launched: dict[datetime, str] = field(default_factory=dict)
+    attempts: set[tuple[str, int]] = field(default_factory=set)
+    version: int = 0
+    serial: int = 0
+    log: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.processes = [Process(name=name) for name in "abc"]
+        meta = {"namespace": "shop", "name": "sweep", "uid": "job-uid", "generation": 1}
+        self.job = {"metadata": meta | {"creationTimestamp": START.isoformat()}, "spec": self.spec, "status": {}}
+        self._bump(self.job)
+
+    # ---- the API server -------------------------------------------------------------------------------------------
+
+    def _bump(self, obj: Raw) -> None:
+        self.version += 1
+        obj["metadata"]["resourceVersion"] = str(self.version)
+
+    def patch_status(self, obj: Raw | None, seen: str, patch: Raw) -> Raw | None:
+        """A conditional merge patch; None where somebody wrote in between or the object is gone."""
+        if obj is None or (obj["metadata"]["resourceVersion"] != seen and self.broken != "no precondition"):
+            return None
+        merged = {**obj.get("status", {}), **copy.deepcopy(patch)}
+        old = parse_time(obj.get("status", {}).get("watermark"))
+        obj["status"] = {key: value for key, value in merged.items() if value is not None}
+        new = parse_time(obj["status"].get("watermark"))
+        if self.broken != "no precondition" and old is not None and (new is None or new < old):
+            raise Breach("the watermark went back")
+        self._bump(obj)
+        return copy.deepcopy(obj)
+
+    def create(self, body: Raw) -> Raw | None:
+        name = body["metadata"]["name"]
+        if name in self.runs:
+            return None
+        self.serial += 1
+        meta = body["metadata"] | {"uid": f"run-{self.serial}", "creationTimestamp": self.moment().isoformat()}
+        made: Raw = copy.deepcopy({**body, "metadata": meta})
+        self.runs[name] = made
+        self._bump(made)
+        return copy.deepcopy(made)
+
+    def moment(self) -> datetime:
+        return START + timedelta(milliseconds=self.t)
+
+    # ---- leadership ------------------------------------------------------------------------------------------------
+
+    def wall(self, process: Process) -> datetime:
+        return self.moment() + timedelta(milliseconds=process.wall)
+
+    def now(self, process: Process) -> datetime:
+        assert process.term is not None
+        return self.wall(process) if self.broken == "wall clock" else process.term.now(self.t / 1000)
+
+    def leads(self, process: Process) -> bool:
+        able = process.alive and not process.frozen and process.term is not None
+        return able and process.term is not None and process.term.trusted(self.t / 1000)
+
+    def may_take(self, process: Process, evidence: bool) -> bool:
+        if not process.alive or process.frozen or process.term is not None:
+            return False
+        holder = next((p for p in self.processes if self.lease.holder == self.identity(p)), None)
+        free = self.lease.holder is None or self.t >= self.lease.changed + LEASE
+        return free or (evidence and holder is None and self.lease.holder is not None)
+
+    @staticmethod
+    def identity(process: Process) -> str:
+        return f"{process.name}{process.starts}"
+
+    def take(self, process: Process, *, evidence: bool = False, reply: bool = True) -> None:
+        lease = self.lease
+        end = lease.released_end
+        if end is None and lease.renew_time is not None:
+            end = lease.renew_time + timedelta(milliseconds=TRUST)
+            if self.broken == "kubelet's stamp" and evidence:
+                end = self.moment().replace(microsecond=0)
+        ends = lease.ends
+        if lease.epoch and end is not None:
+            ends = (*ends, (lease.epoch, end))[-1 if self.broken == "one predecessor" else -200 :]
+        wall = self.wall(process)
+        epoch = max(lease.epoch + 1, int(wall.timestamp() * 1e6))
+        self.lease = LeaseRecord(
+            holder=self.identity(process), epoch=epoch, renew_time=wall, changed=self.t, ends=ends
+        )
+        boot = self.t / 1000
+        process.term = Term(
+            identity=self.identity(process),
+            epoch=epoch,
+            lease_namespace="soloist",
+            lease_name="soloist",
+            lease_uid="lease-uid",
+            started_boot=boot,
+            trusted_until=boot + TRUST / 1000,
+            renew_time=wall,
+            renew_sent_boot=boot,
+            past_ends=dict(ends),
+        )
+        self.log.append(f"{self.t} {process.name} leads as {epoch}")
+        self.sync(process)
+
+    def renew(self, process: Process) -> None:
+        if not self.leads(process) or process.term is None or self.lease.holder != process.term.identity:
+            return
+        before = process.term
+        renew_time = max(self.wall(process), before.now(self.t / 1000))
+        self.lease.renew_time, self.lease.changed = renew_time, self.t
+        process.term = Term(
+            **{name: getattr(before, name) for name in Term.__dataclass_fields__}
+            | {"renew_time": renew_time, "renew_sent_boot": self.t / 1000, "trusted_until": (self.t + TRUST) / 1000}
+        )
+
+    def crash(self, process: Process, *, with_parent: bool) -> None:
+        """The child dies. A parent that lives has seen it dead: it stamps the end on the term clock and releases."""
+        if process.term is not None and not with_parent and self.lease.holder == process.term.identity:
+            self.lease.holder = None
+            self.lease.released_end = process.term.now(self.t / 1000)
+            self.lease.changed = self.t
+        self.log.append(f"{self.t} {process.name} dies{' with its parent' if with_parent else ''}")
+        process.term, process.job, process.alive, process.frozen = None, None, False, False
+        process.runs, process.memory, process.taken = {}, {}, {}
+        process.starts += 1
+
+    def start(self, process: Process) -> None:
+        process.alive = True
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+
+    def advance(self, milliseconds: int) -> None:
+        """Trust that runs out kills: the dead-man timer, on waking at the latest."""
+        target = self.t + milliseconds
+        while self.t < target:
+            self.t = min(target, min((at for at in self._moments() if at > self.t), default=target))
+            for process in self.processes:
+                if process.alive and process.term is not None and self.t / 1000 >= process.term.trusted_until:
+                    self.crash(process, with_parent=process.frozen)
+            self._end_actions()
+
+    def _moments(self) -> Iterator[int]:
+        for action in self.actions:
+            yield action.end
+            yield action.start + TIMEOUT
+        for process in self.processes:
+            if process.term is not None:
+                yield round(process.term.trusted_until * 1000)
+
+    def _end_actions(self) -> None:
+        for action in self.actions:
+            timed_out = isinstance(action.outcome, UnknownOutcome) and self.t >= action.start + TIMEOUT
+            if action.seen or not (timed_out or (self.t >= action.end and not isinstance(action.outcome, UnknownOutcome))):
+                continue
+            action.seen = True
+            for process in self.processes:
+                known = process.memory.get(action.uid, NOTHING)
+                if known.running and known.launched == action.attempt:
+                    process.memory[action.uid] = memory.ended(known, action.outcome)
+
+    # ---- one step of one process -----------------------------------------------------------------------------------
+
+    def sync(self, process: Process) -> None:
+        process.job = copy.deepcopy(self.job)
+        process.runs = {name: copy.deepcopy(run) for name, run in self.runs.items()}
+
+    def view(self, process: Process) -> View:
+        assert process.job is not None
+        assert process.term is not None
+        job = parse_job(process.job)
+        assert isinstance(job.spec, Spec)
+        return View(
+            job=job,
+            spec=job.spec,
+            runs=tuple(parse_run(run) for run in process.runs.values()),
+            memory=process.memory,
+            epoch=process.term.epoch,
+            lease=LEASE_NAME,
+            term_started=process.term.started_boot,
+            past_ends=process.term.past_ends,
+            fleet_paused=False,
+            now=self.now(process),
+            boot=self.t / 1000,
+            claim_ahead=timedelta(milliseconds=800),
+            record_ahead=timedelta(milliseconds=100),
+            taken=process.taken,
+        )
+
+    def step(self, process: Process, fate: int = 0, duration: int = 300, outcome: int = 0) -> Step | None:
+        """``fate`` of a write: 0 done; 1 done, reply lost; 2 lost; 3 arrives late."""
+        if not self.leads(process):
+            return None
+        view = self.view(process)
+        step = decide(view)
+        match step:
+            case WriteJob():
+                patch = status.compose(view, step)
+                self._write(process, fate, lambda: self.patch_status(self.job, view.job.resource_version, patch))
+            case CreateRun():
+                self._create(process, fate, view, step)
+            case WriteRun() | WriteAttempt():
+                self._write_run(process, fate, view, step)
+            case Launch():
+                self._launch(process, view, step, duration, outcome)
+            case Cancel():
+                process.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)
+                for action in self.actions:
+                    if action.uid == step.uid and not action.seen:
+                        action.seen = True
+            case DeleteRun():
+                if self.runs.get(step.run.name, {}).get("metadata", {}).get("uid") == step.run.uid:
+                    del self.runs[step.run.name]
+                process.runs.pop(step.run.name, None)
+            case Stop():
+                self.crash(process, with_parent=True)
+            case Prepare() | Inspect() | Wait():
+                pass
+        if not isinstance(step, Wait):
+            self.log.append(f"{self.t} {process.name} fate {fate}: {told(step)}")
+        return step
+
+    def _write(self, process: Process, fate: int, write: Callable[[], Raw | None]) -> bool:
+        """Whatever comes back that is not the written object, the process reads again."""
+        done = None
+        if fate in (0, 1):
+            done = write()
+        elif fate == 3:
+            self.late.append(write)
+        self.sync(process)
+        return done is not None and fate == 0
+
+    def _create(self, process: Process, fate: int, view: View, step: CreateRun) -> None:
+        body = documents.claimed(view, step.tick, "lease-uid")
+        self._write(process, fate, lambda: self.create(body))
+
+    def _write_run(self, process: Process, fate: int, view: View, step: WriteRun | WriteAttempt) -> None:
+        if isinstance(step, WriteAttempt):
+            patch = documents.attempt_ahead(view, step)
+        else:
+            patch = documents.run_status(view, step, view.remembered(step.run.uid))
+        name, seen = step.run.name, step.run.resource_version
+
+        def write() -> Raw | None:
+            obj = self.runs.get(name)
+            same = obj is not None and obj["metadata"]["uid"] == step.run.uid
+            return self.patch_status(obj, seen, patch) if same else None
+
+        self._write(process, fate, write)
+        stands = process.runs.get(name, {}).get("status", {})
+        if isinstance(step, WriteRun) and stands.get("phase") == patch["phase"] and step.run.uid in process.memory:
+            process.memory[step.run.uid] = memory.written(process.memory[step.run.uid])
+
+    def _launch(self, process: Process, view: View, step: Launch, duration: int, outcome: int) -> None:
+        run = step.run
+        process.memory[run.uid] = memory.launching(view.remembered(run.uid), step, self.t / 1000)
+        outcomes: tuple[Outcome, ...] = (
+            Succeeded(),
+            FailedKnown(reason="Http", message="503", retryable=True),
+            UnknownOutcome(reason="TimedOut", message="no reply"),
+        )
+        what = outcomes[outcome % 3]
+        action = Action(run.uid, run.tick, step.attempt, self.t, self.t + min(duration, TIMEOUT), what)
+        self._check(process, view, action, scheduled=run.scheduled)
+        self.actions.append(action)
+        self.log.append(f"{self.t} LAUNCH by {process.name}: {run.tick} {run.uid} attempt {step.attempt}")
+
+    def _check(self, process: Process, view: View, action: Action, *, scheduled: bool) -> None:
+        if (action.uid, action.attempt) in self.attempts:
+            raise Breach(f"attempt {action.attempt} of {action.uid} is launched twice")
+        self.attempts.add((action.uid, action.attempt))
+        if scheduled and action.tick is not None:
+            if self.launched.setdefault(action.tick, action.uid) != action.uid:
+                raise Breach(f"two runs of tick {action.tick} are launched")
+            if self.moment() < action.tick - timedelta(seconds=2):
+                raise Breach("launched more than two seconds early")
+        if action.attempt > view.spec.retry.max_attempts:
+            raise Breach("more attempts than maxAttempts")
+        going = [a for a in self.actions if a.start <= self.t < a.end]
+        if going and view.spec.concurrency == "Forbid":
+            raise Breach(f"two actions at once under Forbid: {going[0]} and {action}")
