@@ -46,13 +46,13 @@ class FakeStore:
         self, namespace: str, name: str, *, uid: str, resource_version: str, status: Mapping[str, Any]
     ) -> Written | Conflict | Gone:
         key = ("jobs", namespace, name)
-        return self._call("write_job_status", lambda: self._status(key, uid, resource_version, status))
+        return self._call("write_job_status", lambda: self._status(key, resource_version, status))
 
     async def write_run_status(
         self, namespace: str, name: str, *, uid: str, resource_version: str, status: Mapping[str, Any]
     ) -> Written | Conflict | Gone:
         key = ("runs", namespace, name)
-        return self._call("write_run_status", lambda: self._status(key, uid, resource_version, status))
+        return self._call("write_run_status", lambda: self._status(key, resource_version, status))
 
     async def delete_run(self, namespace: str, name: str, *, uid: str) -> None:
         self._call("delete_run", lambda: self.remove("runs", namespace, name, uid=uid))
@@ -109,13 +109,12 @@ class FakeStore:
             obj["spec"].setdefault("trigger", "Manual")
         return Written(obj=self._store((kind, namespace, name), obj, "ADDED"))
 
-    def _status(
-        self, key: Key, uid: str, resource_version: str, status: Mapping[str, Any]
-    ) -> Written | Conflict | Gone:
+    def _status(self, key: Key, resource_version: str, status: Mapping[str, Any]) -> Written | Conflict | Gone:
         old = self.objects.get(key)
         if old is None:
             return Gone(message=f'"{key[2]}" not found')
-        if old["metadata"]["uid"] != uid or old["metadata"]["resourceVersion"] != resource_version:
+        # As on the API server, where no two states have one number, so the number says which object is meant.
+        if old["metadata"]["resourceVersion"] != resource_version:
             return Conflict()
         new = {**old, "status": merged(old.get("status", {}), status)}
         return Written(obj=copy.deepcopy(old) if new == old else self._store(key, new, "MODIFIED"))

@@ -1,7 +1,8 @@
 """ScheduledJobs and JobRuns on the API server: the ``Store`` port.
 
 Why it is right: a list names no resourceVersion, so the server answers from its newest state and not from a watch cache;
-every status write names the uid and the resourceVersion that it was decided on, so it can only follow what the caller saw;
+every status write names the resourceVersion that it was decided on, so it can only follow what the caller saw (no two states
+of anything share one; the uid is sent with it, but the server heeds none in a write to the status of a custom object);
 a create that may or may not have happened is answered by its name. ``managedFields`` are taken off what is read: nobody here
 reads them, and they are half of an object's size in a cache.
 """
