@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from soloist.shells import beat
 
 if TYPE_CHECKING:
-    from soloist.domain.election import Term
+    from soloist.domain.term import Term
 
 PARENT_VARIABLE = "SOLOIST_PARENT_PID"
 _PR_SET_PDEATHSIG = 1

@@ -37,10 +37,11 @@ def release(held: Mapping[str, Any], *, seen_dead: float, clock: "Clock", say: C
     until = clock.boottime() + ALL_SECONDS
     while True:
         try:
-            outcome = _attempt(held, seen_dead)
+            outcome = _attempt(held, seen_dead, timeout=min(TRY_SECONDS, until - clock.boottime()))
+        except ssl.SSLCertVerificationError as error:
+            outcome, reason = 0, f"the API server is not who it should be: {error.verify_message}"
         except (OSError, http.client.HTTPException, ValueError) as error:
-            outcome = None
-            reason = f"{type(error).__name__}: {error}"
+            outcome, reason = None, f"{type(error).__name__}: {error}"
         else:
             reason = f"the API server answered {outcome}" if isinstance(outcome, int) else ""
         if isinstance(outcome, str):
@@ -50,11 +51,11 @@ def release(held: Mapping[str, Any], *, seen_dead: float, clock: "Clock", say: C
         time.sleep(PAUSE_SECONDS)
 
 
-def _attempt(held: Mapping[str, Any], seen_dead: float) -> str | int:
+def _attempt(held: Mapping[str, Any], seen_dead: float, *, timeout: float) -> str | int:
     """One reading and one write: what came of it in a word, or the HTTP status that stood in the way."""
     where = held["lease"]
     path = f"/apis/coordination.k8s.io/v1/namespaces/{where['namespace']}/leases/{where['name']}"
-    status, lease = _call(held["connection"], "GET", path, None)
+    status, lease = _call(held["connection"], "GET", path, timeout=timeout)
     if status != 200:
         return "gone" if status == 404 else status
     annotations = lease["metadata"].setdefault("annotations", {})
@@ -67,15 +68,17 @@ def _attempt(held: Mapping[str, Any], seen_dead: float) -> str | int:
     stamp = {"epoch": held["epoch"], "end": end.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
     annotations[RELEASED] = json.dumps(stamp)
     lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
-    status, _ = _call(held["connection"], "PUT", path, lease)
+    status, _ = _call(held["connection"], "PUT", path, lease, timeout=timeout)
     return "released" if status == 200 else "gone" if status == 404 else status
 
 
-def _call(connection: Mapping[str, Any], method: str, path: str, body: Any) -> tuple[int, Any]:
+def _call(
+    connection: Mapping[str, Any], method: str, path: str, body: Any = None, *, timeout: float
+) -> tuple[int, Any]:
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     if token := _token(connection):
         headers["Authorization"] = f"Bearer {token}"
-    with contextlib.closing(_connect(connection)) as to_server:
+    with contextlib.closing(_connect(connection, timeout)) as to_server:
         prefix = urlsplit(connection["server"]).path.rstrip("/")
         to_server.request(method, prefix + path, None if body is None else json.dumps(body), headers)
         reply = to_server.getresponse()
@@ -83,16 +86,16 @@ def _call(connection: Mapping[str, Any], method: str, path: str, body: Any) -> t
         return reply.status, json.loads(content) if reply.status == 200 else None
 
 
-def _connect(connection: Mapping[str, Any]) -> http.client.HTTPConnection:
+def _connect(connection: Mapping[str, Any], timeout: float) -> http.client.HTTPConnection:
     server = urlsplit(connection["server"])
     plain = server.scheme == "http"
     host, port = server.hostname or "", server.port or (80 if plain else 443)
     if proxy := connection.get("proxy"):
         via = urlsplit(proxy)
-        to_server = http.client.HTTPConnection(via.hostname or "", via.port, timeout=TRY_SECONDS)
+        to_server = http.client.HTTPConnection(via.hostname or "", via.port, timeout=timeout)
         to_server.set_tunnel(host, port)
     else:
-        to_server = http.client.HTTPConnection(host, port, timeout=TRY_SECONDS)
+        to_server = http.client.HTTPConnection(host, port, timeout=timeout)
     to_server.connect()
     if not plain:
         name = connection.get("tlsServerName") or host

@@ -1,0 +1,194 @@
+"""The parent gives back the Lease of a child that it saw dead, and no other."""
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import threading
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.shells.conftest import Start
+from tests.shells.leases import LeaseServer
+from tests.shells.parents import Parent, gone, until
+
+HOLDS = """
+from soloist.domain.term import Term
+now = time.clock_gettime(time.CLOCK_BOOTTIME)
+term = Term(identity="pod/1", epoch=5, lease_namespace="ns", lease_name="soloist", lease_uid="lease-uid",
+            started_boot=now, trusted_until=now + 9, renew_time=datetime(2031, 1, 1, tzinfo=UTC), renew_sent_boot=now)
+beat = Beat.inherited()
+beat.write(term, nonce="n1", connection={{"server": "{server}", "token": "open sesame"}})
+say("holds", now)
+"""
+WAITS = "while True: signal.pause()\n"
+
+
+def outcome(parent: Parent, message: str) -> dict[str, object]:
+    def said() -> list[dict[str, object]]:
+        return [line for line in map(json.loads, parent.lines("{")) if line["message"] == message]
+
+    return until(said, message)[0]
+
+
+def kill_child(parent: Parent) -> None:
+    parent.wait_for("holds")
+    os.kill(parent.child(), signal.SIGKILL)
+
+
+def test_the_lease_is_released_once_the_child_is_dead_and_says_when_the_term_ended(
+    start: Start, server: LeaseServer
+) -> None:
+    parent = start(HOLDS.format(server=server.url) + WAITS)
+    child = parent.child()
+    alive_at_requests: list[bool] = []
+    server.on_request = lambda _method: alive_at_requests.append(not gone(child))
+    kill_child(parent)
+    assert parent.ended() == 137
+    assert alive_at_requests == [False, False]
+    spec, metadata = server.lease["spec"], server.lease["metadata"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
+    assert (spec["leaseTransitions"], metadata["labels"]) == (3, {"kept": "yes"})
+    assert metadata["annotations"]["soloist.dev/epoch"] == "5"
+    stamp = json.loads(metadata["annotations"]["soloist.dev/released"])
+    sent = float(parent.lines("holds")[0].split()[1])
+    lived = datetime.fromisoformat(stamp["end"]) - datetime.fromisoformat("2031-01-01T00:00:00Z")
+    assert stamp["epoch"] == 5
+    assert timedelta(0) < lived < timedelta(seconds=time.clock_gettime(time.CLOCK_BOOTTIME) - sent)
+
+
+@pytest.mark.parametrize(
+    ("whose", "change"),
+    [
+        ("another holder's", {"holder": "pod/2"}),
+        ("another process's under the same name", {"nonce": "n2"}),
+        ("another object under the same name", {"uid": "other"}),
+        ("nobody's", {"holder": ""}),
+    ],
+)
+def test_a_lease_that_names_another_is_left_alone(
+    start: Start, server: LeaseServer, whose: str, change: dict[str, str]
+) -> None:
+    metadata, spec = server.lease["metadata"], server.lease["spec"]
+    metadata["uid"] = change.get("uid", metadata["uid"])
+    metadata["annotations"]["soloist.dev/nonce"] = change.get("nonce", "n1")
+    spec["holderIdentity"] = change.get("holder", "pod/1")
+    parent = start(HOLDS.format(server=server.url) + WAITS)
+    kill_child(parent)
+    parent.ended()
+    assert server.requests == ["GET"], whose
+    assert outcome(parent, "lease of the dead child")["outcome"] == "not its own any more"
+
+
+@pytest.mark.parametrize("child", [WAITS, HOLDS + "beat.clear()\nsay('cleared')\n" + WAITS])
+def test_a_child_that_holds_nothing_costs_no_request(start: Start, server: LeaseServer, child: str) -> None:
+    parent = start(child.format(server=server.url) if "{" in child else child)
+    parent.wait_for("cleared" if "clear" in child else "started")
+    os.kill(parent.child(), signal.SIGKILL)
+    parent.ended()
+    assert server.requests == []
+
+
+def test_a_renewal_that_arrives_after_its_senders_death_is_read_again_and_its_time_counts(
+    start: Start, server: LeaseServer
+) -> None:
+    def late_renewal(method: str) -> None:
+        if method == "PUT" and server.requests.count("PUT") == 1:
+            renewed = json.loads(json.dumps(server.lease))
+            renewed["spec"]["renewTime"] = "2031-01-01T00:10:00.000000Z"
+            server.write(renewed)
+
+    server.on_request = late_renewal
+    parent = start(HOLDS.format(server=server.url) + WAITS)
+    kill_child(parent)
+    parent.ended()
+    assert server.requests == ["GET", "PUT", "GET", "PUT"]
+    assert server.lease["spec"]["holderIdentity"] == ""
+    end = json.loads(server.lease["metadata"]["annotations"]["soloist.dev/released"])["end"]
+    assert end > "2031-01-01T00:10:00"
+
+
+@pytest.mark.parametrize("status", [401, 429, 500, 503])
+def test_an_answer_that_may_get_better_is_asked_for_again(start: Start, server: LeaseServer, status: int) -> None:
+    server.on_request = lambda _method: status if len(server.requests) < 3 else None
+    parent = start(HOLDS.format(server=server.url) + WAITS)
+    kill_child(parent)
+    parent.ended()
+    assert outcome(parent, "lease of the dead child")["outcome"] == "released"
+
+
+def test_a_refusal_is_said_and_ends_it(start: Start, server: LeaseServer) -> None:
+    server.on_request = lambda _method: 403
+    parent = start(HOLDS.format(server=server.url) + WAITS)
+    kill_child(parent)
+    assert parent.ended() == 137
+    assert outcome(parent, "lease not released: it runs out by itself")["reason"] == "the API server answered 403"
+
+
+@pytest.mark.slow
+def test_a_server_that_never_answers_holds_up_neither_the_next_child_nor_the_end_for_long(
+    start: Start, server: LeaseServer
+) -> None:
+    never = threading.Event()
+    server.on_request = lambda _method: 500 if never.wait(60) else None
+    parent = start(HOLDS.format(server=server.url) + "arm_dead_man(0.05)\n" + WAITS)
+    parent.child(2)
+    parent.wait_for("holds", 3)
+    parent.send(signal.SIGTERM)
+    parent.ended()
+    never.set()
+    assert "timed out" in str(outcome(parent, "lease not released: it runs out by itself")["reason"])
+
+
+@pytest.fixture
+def certificate(server: LeaseServer, tmp_path: Path) -> Path:
+    """The server speaks TLS; this is its certificate, which is its own authority."""
+    key, certificate = tmp_path / "key", tmp_path / "crt"
+    subject = ["-subj", "/CN=api", "-addext", "subjectAltName=DNS:api.test"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", "-x509", *curve, *subject, *files], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
+    return certificate
+
+
+def holds_with(server: LeaseServer, **connection: str) -> str:
+    known = {"server": server.url.replace("http", "https"), **connection}
+    return HOLDS.replace('{{"server": "{server}", "token": "open sesame"}}', json.dumps(known))
+
+
+def test_over_tls_the_server_is_verified_and_the_token_file_is_read_anew(
+    start: Start, server: LeaseServer, certificate: Path, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("expired\n")
+
+    def rotate(_method: str) -> None:
+        if len(server.requests) == 2:
+            token.write_text("open sesame\n")
+
+    server.on_request = rotate
+    parent = start(holds_with(server, caFile=str(certificate), tokenFile=str(token), tlsServerName="api.test") + WAITS)
+    kill_child(parent)
+    parent.ended()
+    assert outcome(parent, "lease of the dead child")["outcome"] == "released"
+    assert "open sesame" not in "".join(parent._lines)
+
+
+@pytest.mark.parametrize("doubt", ["another name", "another authority"])
+def test_a_server_that_is_not_who_it_should_be_gets_no_token(
+    start: Start, server: LeaseServer, certificate: Path, doubt: str
+) -> None:
+    known = {"caFile": str(certificate)} if doubt == "another name" else {"tlsServerName": "api.test"}
+    parent = start(holds_with(server, token="open sesame", **known) + WAITS)
+    kill_child(parent)
+    parent.ended()
+    assert server.requests == []
+    reason = outcome(parent, "lease not released: it runs out by itself")["reason"]
+    assert "not who it should be" in str(reason)
