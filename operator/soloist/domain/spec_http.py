@@ -1,6 +1,7 @@
 """The ``http`` action of a spec. What a URL, a header or a template may hold is ``http_request``'s to say."""
 
 import re
+from urllib.parse import urlsplit
 
 from soloist.domain.actions import Header, HttpAction, KeyRef
 from soloist.domain.http_request import header_problem, template_problem, url_problem
@@ -38,9 +39,19 @@ def parse_http(http: Fields) -> HttpAction:
 
 def _url(http: Fields) -> str:
     url = http.text("url", "where to send the request, such as http://backend.default.svc/path", longest=2048)
-    if (problem := url_problem(url)) is not None:
+    problem = url_problem(url) if _readable(url) else "cannot be read; write http://host[:port]/path"
+    if problem is not None:
         raise _problem(http.at("url"), problem)
     return url
+
+
+def _readable(url: str) -> bool:
+    """Asked first, because the library's own words would repeat what may be a password."""
+    try:
+        parts = urlsplit(url)
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
 
 
 def _body(http: Fields, method: str) -> str | None:

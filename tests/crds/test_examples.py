@@ -1,0 +1,128 @@
+"""Every example is taken by the real API server and by the program, and the kinds read well in kubectl."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from soloist.domain.spec import Spec, parse_spec, unsupported_action
+from tests.cluster.fixtures import Namespace
+from tests.crds.bad_rows import BASE
+
+FOLDER = Path(__file__).parents[2] / "manifests" / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.yaml"))
+
+
+def documents(example: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(example.read_text(encoding="utf-8")) if document]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_begins_with_what_to_expect(example: Path) -> None:
+    text = example.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert "\n# Expect " in text
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_program_takes_an_example(example: Path) -> None:
+    for document in documents(example):
+        if document["kind"] == "ScheduledJob":
+            spec = parse_spec(document["spec"])
+            assert isinstance(spec, Spec), spec
+            assert unsupported_action(spec) is None
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_server_takes_an_example(example: Path, namespace: Namespace) -> None:
+    generated = any("generateName" in document["metadata"] for document in documents(example))
+    said = namespace.kubectl("create" if generated else "apply", "--validate=strict", "-f", example)
+    assert len(said.splitlines()) == len(documents(example))
+
+
+@pytest.mark.cluster
+def test_what_the_server_stores_is_what_the_program_reads(namespace: Namespace) -> None:
+    jobs = [doc for example in EXAMPLES for doc in documents(example) if doc["kind"] == "ScheduledJob"]
+    for job in jobs:
+        stored = namespace.api.create(namespace.ours("scheduledjobs"), job)
+        assert parse_spec(stored["spec"]) == parse_spec(job["spec"])
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("sj.spec", "CronJob's Forbid runs the newest blocked one later"),
+        ("sj.spec.http", "{scheduledTime} (RFC 3339 in UTC; empty for a manual run)"),
+        ("sj.spec.http.headers", "The header's name, such as Authorization"),
+        ("sj.spec.job.template.spec.template.spec", "Never or OnFailure"),
+        ("sj.status", "Every tick up to this time is decided"),
+        ("jr.spec", "It cannot be changed"),
+        ("jr.status", "Superseded: its tick was decided already"),
+    ],
+)
+def test_kubectl_explains(path: str, words: str, namespace: Namespace) -> None:
+    assert words in " ".join(namespace.kubectl("explain", path).split())
+
+
+@pytest.mark.cluster
+def test_kubectl_shows_jobs_and_runs_in_columns(namespace: Namespace) -> None:
+    job = {"apiVersion": "soloist.dev/v1alpha1", "kind": "ScheduledJob", "metadata": {"name": "shown"}}
+    namespace.api.create(namespace.ours("scheduledjobs"), {**job, "spec": {**BASE["ScheduledJob"], "suspend": True}})
+    status = {"nextScheduleTime": "2027-01-01T02:00:00Z", "lastResult": "Succeeded", "activeCount": 2}
+    namespace.api.patch(namespace.ours("scheduledjobs", "shown/status"), {"status": status})
+    head, row = namespace.kubectl("get", "sj", "--field-selector", "spec.suspend=true").splitlines()
+    assert head.split() == ["NAME", "SCHEDULE", "ZONE", "SUSPEND", "LAST", "RESULT", "NEXT", "ACTIVE", "AGE"]
+    assert row.split()[:9] == ["shown", "0", "2", "*", "*", "*", "UTC", "true", "Succeeded"]
+    assert row.split()[9:11] == ["2027-01-01T02:00:00Z", "2"]
+
+    run = {"apiVersion": "soloist.dev/v1alpha1", "kind": "JobRun", "metadata": {"name": "shown-1"}}
+    namespace.api.create(namespace.ours("jobruns"), {**run, "spec": {"scheduledJobName": "shown"}})
+    namespace.api.patch(namespace.ours("jobruns", "shown-1/status"), {"status": {"phase": "Running", "attempt": 1}})
+    selector = "status.phase=Running,spec.scheduledJobName=shown"
+    head, row = namespace.kubectl("get", "jr", "--field-selector", selector).splitlines()
+    assert head.split() == ["NAME", "JOB", "SCHEDULED", "PHASE", "ATTEMPT", "REASON", "AGE"]
+    assert row.split()[:4] == ["shown-1", "shown", "Running", "1"]
+    assert "jobrun.soloist.dev/shown-1" in namespace.kubectl("get", "soloist", "-o", "name")
+
+
+@pytest.mark.cluster
+def test_a_status_with_every_field_is_taken_and_kept(namespace: Namespace) -> None:
+    now = "2026-11-29T02:00:00Z"
+    status = {
+        "observedGeneration": 1,
+        "conditions": [
+            {"type": "Valid", "status": "True", "reason": "Valid", "message": "", "lastTransitionTime": now},
+        ],
+        "observedSchedule": {
+            "schedule": "@daily",
+            "timeZone": "UTC",
+            "daylightSaving": "Shift",
+            "suspend": False,
+            "since": "2026-11-29T01:00:00.123456Z",
+        },
+        "watermark": now,
+        "active": [
+            {"run": "r", "uid": "u", "trigger": "Schedule", "scheduledTime": now, "epoch": 1_800_000_000_000_000}
+            | {"recordedTime": now, "lease": "soloist/soloist"},
+            {"run": "s", "uid": "v", "epoch": 1, "lease": "soloist/soloist"},
+        ],
+        "activeCount": 2,
+        "lastScheduleTime": now,
+        "lastSuccessfulTime": now,
+        "lastFailureTime": now,
+        "lastResult": "Succeeded",
+        "nextScheduleTime": now,
+        "consecutiveFailures": 0,
+        "counters": {"launched": 1, "succeeded": 1, "failed": 0, "unknown": 0, "skipped": 0},
+        "paused": {"since": now, "reason": "TooManyFailures", "message": "…"},
+        "recent": [{"result": "Succeeded", "first": now, "last": now, "count": 1, "message": "…"}],
+    }
+    job = {"apiVersion": "soloist.dev/v1alpha1", "kind": "ScheduledJob", "metadata": {"name": "full"}}
+    namespace.api.create(namespace.ours("scheduledjobs"), {**job, "spec": BASE["ScheduledJob"]})
+    stored = namespace.api.patch(
+        namespace.ours("scheduledjobs", "full/status?fieldValidation=Strict"), {"status": status}
+    )
+    assert stored["status"] == status
