@@ -62,6 +62,7 @@ class Child:
 
     def _start(self) -> subprocess.Popen[bytes]:
         tied = [sys.executable, "-I", "-S", "-c", TIED, str(os.getpid())]
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 self.argv if self._detached else [*tied, *self.argv],

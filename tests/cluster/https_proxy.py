@@ -19,7 +19,7 @@ from tests.cluster.certificates import Authority
 from tests.cluster.faults import Answer, DelayReply, DropReply, Effect, Freeze, Hold, HoldReply, Rule, Seen, Truncate
 from tests.cluster.free_ports import free_ports
 from tests.cluster.loop_thread import LoopThread
-from tests.cluster.proxy import reset_transport
+from tests.cluster.wire import reset_transport
 
 HOP = {
     "connection",

@@ -8,58 +8,15 @@ cannot go on, so `drop` dooms it and the next mode resets it.
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from collections.abc import Coroutine
-from dataclasses import dataclass
-from enum import Enum
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.cluster.free_ports import free_ports
 from tests.cluster.loop_thread import LoopThread
+from tests.cluster.wire import Bytes, Connection, Fault, Switch
 
 T = TypeVar("T")
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-
-
-class Bytes(Enum):
-    PASS = "pass"
-    HOLD = "hold"
-    DROP = "drop"
-    RESET = "reset"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    listening: bool = True
-    to_server: Bytes = Bytes.PASS
-    to_client: Bytes = Bytes.PASS
-    delay: float = 0.0
-    close_after: int | None = None
-
-
-class Connection:
-    """One client's connection and its own to the server."""
-
-    def __init__(self, client: asyncio.StreamWriter) -> None:
-        self.writers = [client]
-        self.replied = 0
-        self.doomed = False
-
-    def reset(self) -> None:
-        for writer in self.writers:
-            reset_transport(writer.transport)
-
-
-def reset_transport(transport: asyncio.Transport | asyncio.WriteTransport | None) -> None:
-    """Ends a connection with RST, not FIN: what a crashed peer's kernel sends."""
-    if transport is None:
-        return
-    raw = transport.get_extra_info("socket")
-    if raw is not None and not transport.is_closing():
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-    transport.abort()
 
 
 class TcpProxy:
@@ -67,8 +24,7 @@ class TcpProxy:
 
     def __init__(self, target: int, *, port: int = 0) -> None:
         self.target, self.port = target, port or free_ports(1)[0]
-        self._fault = Fault()
-        self._changed = asyncio.Event()
+        self._switch = Switch()
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._loop = LoopThread("tcp-proxy")
@@ -148,9 +104,7 @@ class TcpProxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=1024)
 
     async def _set(self, fault: Fault) -> None:
-        self._fault = fault
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._switch.set(fault)
         await self._cut([each for each in self._connections if each.doomed])
         if self._server is not None and not fault.listening:
             self._server.close()
@@ -168,50 +122,12 @@ class TcpProxy:
         await self._cut(list(self._connections))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(writer)
+        connection = Connection(self._switch, reader, writer)
         self._connections.add(connection)
         try:
-            first = await reader.read(65536)
-            while first and not await self._let_through(connection, "to_server"):
-                first = await reader.read(65536)
-            if not first:
-                return
-            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.target)
-            connection.writers.append(server_writer)
-            server_writer.write(first)
-            async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._pump(connection, reader, server_writer, "to_server"))
-                pumps.create_task(self._pump(connection, server_reader, writer, "to_client"))
+            await connection.run(self.target)
         except* (OSError, asyncio.CancelledError):
             connection.reset()
         finally:
-            for each in connection.writers:
-                each.close()
+            connection.close()
             self._connections.discard(connection)
-
-    async def _pump(
-        self, connection: Connection, source: asyncio.StreamReader, sink: asyncio.StreamWriter, way: str
-    ) -> None:
-        while piece := await source.read(65536):
-            if not await self._let_through(connection, way):
-                continue
-            sink.write(piece)
-            await sink.drain()
-            if way == "to_client":
-                connection.replied += len(piece)
-                limit = self._fault.close_after
-                if limit is not None and connection.replied >= limit:
-                    raise ConnectionResetError
-        if await self._let_through(connection, way) and sink.can_write_eof():
-            sink.write_eof()
-
-    async def _let_through(self, connection: Connection, way: str) -> bool:
-        """Waits while bytes of this direction are held; False says that these are lost."""
-        if self._fault.delay:
-            await asyncio.sleep(self._fault.delay)
-        while (fate := getattr(self._fault, way)) is Bytes.HOLD:
-            await self._changed.wait()
-        if fate is Bytes.RESET:
-            raise ConnectionResetError
-        connection.doomed |= fate is Bytes.DROP
-        return fate is Bytes.PASS
