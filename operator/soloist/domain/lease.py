@@ -32,6 +32,19 @@ _MOST_TRANSITIONS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The Lease as the server has it, None where it says that there is none; ``server_time`` is its Date, whole seconds."""
+
+    lease: Raw | None
+    server_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """409: somebody wrote in between, the name is taken, or the uid is another. What one's own write did is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
     """One reading of the Lease. ``holder`` is empty where nobody has it."""
 

@@ -19,6 +19,7 @@ class LossReason(StrEnum):
     LEASE_REPLACED = "LeaseReplaced"
     TWIN_DETECTED = "TwinDetected"
     CLOCK_SKEW = "ClockSkew"
+    ELECTOR_FAILED = "ElectorFailed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
