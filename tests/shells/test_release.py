@@ -126,7 +126,7 @@ def test_a_refusal_is_said_and_ends_it(start: Start, server: LeaseServer) -> Non
     parent = start(HOLDS.format(server=server.url) + WAITS)
     kill_child(parent)
     assert parent.ended() == 137
-    assert outcome(parent, "lease not released: it runs out by itself")["reason"] == "the API server answered 403"
+    assert outcome(parent, "lease not released: it runs out by itself")["outcome"] == "the API server answered 403"
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_server_that_never_answers_holds_up_neither_the_next_child_nor_the_end
     parent.send(signal.SIGTERM)
     parent.ended()
     never.set()
-    assert "timed out" in str(outcome(parent, "lease not released: it runs out by itself")["reason"])
+    assert "timed out" in str(outcome(parent, "lease not released: it runs out by itself")["outcome"])
 
 
 @pytest.fixture
@@ -181,6 +181,18 @@ def test_over_tls_the_server_is_verified_and_the_token_file_is_read_anew(
     assert "open sesame" not in "".join(parent._lines)
 
 
+def test_a_client_certificate_is_taken_from_memory(start: Start, server: LeaseServer, certificate: Path) -> None:
+    pem, key = certificate.read_text(), certificate.with_name("key").read_text()
+    assert isinstance(server.http.socket, ssl.SSLSocket)
+    server.http.socket.context.load_verify_locations(certificate)
+    server.http.socket.context.verify_mode = ssl.CERT_REQUIRED
+    known = {"caData": pem, "tlsServerName": "api.test", "certData": pem, "keyData": key, "token": "open sesame"}
+    parent = start(holds_with(server, **known) + WAITS)
+    kill_child(parent)
+    parent.ended()
+    assert server.lease["spec"]["holderIdentity"] == ""
+
+
 @pytest.mark.parametrize("doubt", ["another name", "another authority"])
 def test_a_server_that_is_not_who_it_should_be_gets_no_token(
     start: Start, server: LeaseServer, certificate: Path, doubt: str
@@ -190,5 +202,5 @@ def test_a_server_that_is_not_who_it_should_be_gets_no_token(
     kill_child(parent)
     parent.ended()
     assert server.requests == []
-    reason = outcome(parent, "lease not released: it runs out by itself")["reason"]
-    assert "not who it should be" in str(reason)
+    said = outcome(parent, "lease not released: it runs out by itself")["outcome"]
+    assert "not who it should be" in str(said)

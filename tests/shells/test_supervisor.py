@@ -30,6 +30,18 @@ def test_the_dead_man_timer_kills_the_child_and_the_parent_says_so_and_starts_an
     assert gone(first)
 
 
+def test_the_timer_is_armed_from_any_thread_and_needs_no_interpreter_that_gets_to_run(start: Start) -> None:
+    armed_elsewhere = "import re, threading\nthreading.Thread(target=arm_dead_man, args=[0.1]).start()\n"
+    parent = start(armed_elsewhere + "re.match('(a+)+b', 'a' * 60)\n")
+    assert endings(parent)[0]["reason"] == "stopped by its dead-man timer"
+
+
+def test_a_timer_that_is_armed_again_in_time_or_disarmed_kills_nobody(start: Start) -> None:
+    renewals = "for n in range(30): arm_dead_man(0.4); time.sleep(0.02)\n"
+    parent = start(renewals + "child.disarm_dead_man(); time.sleep(0.5); sys.exit(3)\n")
+    assert parent.ended() == 3
+
+
 def test_a_child_frozen_past_its_trust_dies_on_waking_before_it_does_anything(start: Start) -> None:
     parent = start("arm_dead_man(0.3)\nsay('armed')\nwhile True: say('acts'); time.sleep(0.001)\n")
     parent.wait_for("armed")

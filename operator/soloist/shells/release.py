@@ -12,64 +12,76 @@ came to say, that one counts, from the earlier send: never too early an end.
 import contextlib
 import http.client
 import json
+import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from soloist.domain.lease import instant, parse, released_body
 from soloist.shells.child import arm_dead_man, die_on_alarm
 
 if TYPE_CHECKING:
     from soloist.ports import Clock
 
 TRY_SECONDS, ALL_SECONDS, HARD_SECONDS, PAUSE_SECONDS = 2.0, 5.0, 6.0, 0.2
-RELEASED, NONCE = "soloist.dev/released", "soloist.dev/nonce"
 _AGAIN = {401, 408, 409, 425, 429, 500, 502, 503, 504}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tried:
+    """What came of one try: settled, or not, and then perhaps worth another."""
+
+    outcome: str
+    settled: bool = False
+    again: bool = False
+
+    @classmethod
+    def answered(cls, status: int) -> "_Tried":
+        if status == 404:
+            return cls(outcome="gone", settled=True)
+        return cls(outcome=f"the API server answered {status}", again=status in _AGAIN)
 
 
 def release(held: Mapping[str, Any], *, seen_dead: float, clock: "Clock", say: Callable[..., None]) -> None:
     """Give the Lease back; every failure is said, none is raised. Ends itself at the latest after ``HARD_SECONDS``."""
     die_on_alarm()
     arm_dead_man(HARD_SECONDS)
-    lease = "{namespace}/{name}".format(**held["lease"])
     until = clock.boottime() + ALL_SECONDS
     while True:
-        try:
-            outcome = _attempt(held, seen_dead, timeout=min(TRY_SECONDS, until - clock.boottime()))
-        except ssl.SSLCertVerificationError as error:
-            outcome, reason = 0, f"the API server is not who it should be: {error.verify_message}"
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            outcome, reason = None, f"{type(error).__name__}: {error}"
-        else:
-            reason = f"the API server answered {outcome}" if isinstance(outcome, int) else ""
-        if isinstance(outcome, str):
-            return say("lease of the dead child", outcome=outcome, lease=lease, epoch=held["epoch"])
-        if (isinstance(outcome, int) and outcome not in _AGAIN) or clock.boottime() + PAUSE_SECONDS >= until:
-            return say("lease not released: it runs out by itself", reason=reason, lease=lease, epoch=held["epoch"])
+        tried = _try(held, seen_dead, timeout=min(TRY_SECONDS, until - clock.boottime()))
+        if not tried.again or clock.boottime() + PAUSE_SECONDS >= until:
+            break
         time.sleep(PAUSE_SECONDS)
+    message = "lease of the dead child" if tried.settled else "lease not released: it runs out by itself"
+    say(message, outcome=tried.outcome, lease="{namespace}/{name}".format(**held["lease"]), epoch=held["epoch"])
 
 
-def _attempt(held: Mapping[str, Any], seen_dead: float, *, timeout: float) -> str | int:
-    """One reading and one write: what came of it in a word, or the HTTP status that stood in the way."""
+def _try(held: Mapping[str, Any], seen_dead: float, *, timeout: float) -> _Tried:
+    try:
+        return _read_and_write(held, seen_dead, timeout=timeout)
+    except ssl.SSLCertVerificationError as error:
+        return _Tried(outcome=f"the API server is not who it should be: {error.verify_message}")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return _Tried(outcome=f"{type(error).__name__}: {error}", again=True)
+
+
+def _read_and_write(held: Mapping[str, Any], seen_dead: float, *, timeout: float) -> _Tried:
     where = held["lease"]
     path = f"/apis/coordination.k8s.io/v1/namespaces/{where['namespace']}/leases/{where['name']}"
     status, lease = _call(held["connection"], "GET", path, timeout=timeout)
     if status != 200:
-        return "gone" if status == 404 else status
-    annotations = lease["metadata"].setdefault("annotations", {})
-    holder = lease.get("spec", {}).get("holderIdentity")
-    named = (lease["metadata"]["uid"], holder, annotations.get(NONCE))
-    if named != (where["uid"], held["identity"], held["nonce"]):
-        return "not its own any more"
-    renewed = max(_instant(held["renewTime"]), _instant(lease["spec"].get("renewTime") or held["renewTime"]))
-    end = renewed + timedelta(seconds=seen_dead - held["sentBoot"])
-    stamp = {"epoch": held["epoch"], "end": end.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
-    annotations[RELEASED] = json.dumps(stamp)
-    lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
-    status, _ = _call(held["connection"], "PUT", path, lease, timeout=timeout)
-    return "released" if status == 200 else "gone" if status == 404 else status
+        return _Tried.answered(status)
+    record = parse(lease)
+    if (record.uid, record.holder, record.nonce) != (where["uid"], held["identity"], held["nonce"]):
+        return _Tried(outcome="not its own any more", settled=True)
+    renewed = max(filter(None, (instant(held["renewTime"]), record.renew_time)))
+    body = released_body(lease, epoch=held["epoch"], end=renewed + timedelta(seconds=seen_dead - held["sentBoot"]))
+    status, _ = _call(held["connection"], "PUT", path, body, timeout=timeout)
+    return _Tried(outcome="released", settled=True) if status == 200 else _Tried.answered(status)
 
 
 def _call(
@@ -111,6 +123,11 @@ def _tls(connection: Mapping[str, Any]) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if certificate := connection.get("certFile"):
         context.load_cert_chain(certificate, connection.get("keyFile"))
+    elif content := connection.get("certData"):
+        fd = os.memfd_create("soloist-certificate")  # OpenSSL takes a path only; this one reaches no disk
+        os.write(fd, f"{content}\n{connection['keyData']}".encode())
+        context.load_cert_chain(f"/proc/self/fd/{fd}")
+        os.close(fd)
     return context
 
 
@@ -121,7 +138,3 @@ def _token(connection: Mapping[str, Any]) -> str | None:
             return file.read().strip()
     token: str | None = connection.get("token")
     return token
-
-
-def _instant(text: str) -> datetime:
-    return datetime.fromisoformat(text)
