@@ -7,7 +7,6 @@ that two at once can be seen. The rules under test are the ones that run in prod
 Milliseconds throughout; ``t`` is the true time and also CLOCK_BOOTTIME of every process.
 """
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -42,6 +41,11 @@ START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 LEASE, TRUST, TIMEOUT = 3_000, 2_600, 2_000
 LEASE_NAME = "soloist/soloist"
 Raw = dict[str, Any]
+
+
+def merge(before: Raw, patch: Raw) -> Raw:
+    """A JSON merge patch of the flat kind that a status is."""
+    return {key: value for key, value in {**before, **patch}.items() if value is not None}
 
 
 def told(step: Step) -> str:
@@ -118,6 +122,7 @@ class World:
     late: list[Callable[[], Any]] = field(default_factory=list)
     launched: dict[datetime, str] = field(default_factory=dict)
     attempts: set[tuple[str, int]] = field(default_factory=set)
+    parsed: dict[tuple[str, str], Any] = field(default_factory=dict)
     version: int = 0
     serial: int = 0
     log: list[str] = field(default_factory=list)
@@ -126,26 +131,39 @@ class World:
         self.processes = [Process(name=name) for name in "abc"]
         meta = {"namespace": "shop", "name": "sweep", "uid": "job-uid", "generation": 1}
         self.job = {"metadata": meta | {"creationTimestamp": START.isoformat()}, "spec": self.spec, "status": {}}
-        self._bump(self.job)
+        self.job = self.stand(self.job)
 
     # ---- the API server -------------------------------------------------------------------------------------------
 
-    def _bump(self, obj: Raw) -> None:
+    def stand(self, obj: Raw, **changed: Any) -> Raw:
+        """The object as it stands after a write. Objects are never altered in place, so whoever read one keeps it."""
         self.version += 1
-        obj["metadata"]["resourceVersion"] = str(self.version)
+        return {**obj, **changed, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
 
-    def patch_status(self, obj: Raw | None, seen: str, patch: Raw) -> Raw | None:
-        """A conditional merge patch; None where somebody wrote in between or the object is gone."""
-        if obj is None or (obj["metadata"]["resourceVersion"] != seen and self.broken != "no precondition"):
+    def edit(self, spec: Raw) -> None:
+        """A person writes the spec."""
+        meta = {**self.job["metadata"], "generation": self.job["metadata"]["generation"] + 1}
+        self.job = self.stand({**self.job, "metadata": meta}, spec={**self.job["spec"], **spec})
+
+    def write_job(self, seen: str, patch: Raw) -> Raw | None:
+        """A conditional merge patch; None where somebody wrote in between."""
+        if self.job["metadata"]["resourceVersion"] != seen and self.broken != "no precondition":
             return None
-        merged = {**obj.get("status", {}), **copy.deepcopy(patch)}
-        old = parse_time(obj.get("status", {}).get("watermark"))
-        obj["status"] = {key: value for key, value in merged.items() if value is not None}
-        new = parse_time(obj["status"].get("watermark"))
+        merged = merge(self.job["status"], patch)
+        old, new = parse_time(self.job["status"].get("watermark")), parse_time(merged.get("watermark"))
         if self.broken != "no precondition" and old is not None and (new is None or new < old):
             raise Breach("the watermark went back")
-        self._bump(obj)
-        return copy.deepcopy(obj)
+        self.job = self.stand(self.job, status=merged)
+        return self.job
+
+    def write_run(self, name: str, uid: str, seen: str, patch: Raw) -> Raw | None:
+        run = self.runs.get(name)
+        if run is None or run["metadata"]["uid"] != uid:
+            return None
+        if run["metadata"]["resourceVersion"] != seen and self.broken != "no precondition":
+            return None
+        self.runs[name] = self.stand(run, status=merge(run.get("status", {}), patch))
+        return self.runs[name]
 
     def create(self, body: Raw) -> Raw | None:
         name = body["metadata"]["name"]
@@ -153,10 +171,8 @@ class World:
             return None
         self.serial += 1
         meta = body["metadata"] | {"uid": f"run-{self.serial}", "creationTimestamp": self.moment().isoformat()}
-        made: Raw = copy.deepcopy({**body, "metadata": meta})
-        self.runs[name] = made
-        self._bump(made)
-        return copy.deepcopy(made)
+        self.runs[name] = self.stand({**body, "metadata": meta})
+        return self.runs[name]
 
     def moment(self) -> datetime:
         return START + timedelta(milliseconds=self.t)
@@ -197,9 +213,7 @@ class World:
             ends = (*ends, (lease.epoch, end))[-1 if self.broken == "one predecessor" else -200 :]
         wall = self.wall(process)
         epoch = max(lease.epoch + 1, int(wall.timestamp() * 1e6))
-        self.lease = LeaseRecord(
-            holder=self.identity(process), epoch=epoch, renew_time=wall, changed=self.t, ends=ends
-        )
+        self.lease = LeaseRecord(holder=self.identity(process), epoch=epoch, renew_time=wall, changed=self.t, ends=ends)
         boot = self.t / 1000
         process.term = Term(
             identity=self.identity(process),
@@ -264,7 +278,9 @@ class World:
     def _end_actions(self) -> None:
         for action in self.actions:
             timed_out = isinstance(action.outcome, UnknownOutcome) and self.t >= action.start + TIMEOUT
-            if action.seen or not (timed_out or (self.t >= action.end and not isinstance(action.outcome, UnknownOutcome))):
+            if action.seen or not (
+                timed_out or (self.t >= action.end and not isinstance(action.outcome, UnknownOutcome))
+            ):
                 continue
             action.seen = True
             for process in self.processes:
@@ -275,18 +291,17 @@ class World:
     # ---- one step of one process -----------------------------------------------------------------------------------
 
     def sync(self, process: Process) -> None:
-        process.job = copy.deepcopy(self.job)
-        process.runs = {name: copy.deepcopy(run) for name, run in self.runs.items()}
+        process.job, process.runs = self.job, dict(self.runs)
 
     def view(self, process: Process) -> View:
         assert process.job is not None
         assert process.term is not None
-        job = parse_job(process.job)
+        job = self._parsed(process.job, parse_job)
         assert isinstance(job.spec, Spec)
         return View(
             job=job,
             spec=job.spec,
-            runs=tuple(parse_run(run) for run in process.runs.values()),
+            runs=tuple(self._parsed(run, parse_run) for run in process.runs.values()),
             memory=process.memory,
             epoch=process.term.epoch,
             lease=LEASE_NAME,
@@ -300,6 +315,13 @@ class World:
             taken=process.taken,
         )
 
+    def _parsed(self, raw: Raw, parse: Callable[[Raw], Any]) -> Any:
+        """Parsed once per resourceVersion, as in production."""
+        key = (parse.__name__, raw["metadata"]["resourceVersion"])
+        if key not in self.parsed:
+            self.parsed[key] = parse(raw)
+        return self.parsed[key]
+
     def step(self, process: Process, fate: int = 0, duration: int = 300, outcome: int = 0) -> Step | None:
         """``fate`` of a write: 0 done; 1 done, reply lost; 2 lost; 3 arrives late."""
         if not self.leads(process):
@@ -309,7 +331,7 @@ class World:
         match step:
             case WriteJob():
                 patch = status.compose(view, step)
-                self._write(process, fate, lambda: self.patch_status(self.job, view.job.resource_version, patch))
+                self._write(process, fate, lambda: self.write_job(view.job.resource_version, patch))
             case CreateRun():
                 self._create(process, fate, view, step)
             case WriteRun() | WriteAttempt():
@@ -352,14 +374,8 @@ class World:
             patch = documents.attempt_ahead(view, step)
         else:
             patch = documents.run_status(view, step, view.remembered(step.run.uid))
-        name, seen = step.run.name, step.run.resource_version
-
-        def write() -> Raw | None:
-            obj = self.runs.get(name)
-            same = obj is not None and obj["metadata"]["uid"] == step.run.uid
-            return self.patch_status(obj, seen, patch) if same else None
-
-        self._write(process, fate, write)
+        name, uid, seen = step.run.name, step.run.uid, step.run.resource_version
+        self._write(process, fate, lambda: self.write_run(name, uid, seen, patch))
         stands = process.runs.get(name, {}).get("status", {})
         if isinstance(step, WriteRun) and stands.get("phase") == patch["phase"] and step.run.uid in process.memory:
             process.memory[step.run.uid] = memory.written(process.memory[step.run.uid])

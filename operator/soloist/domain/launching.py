@@ -12,7 +12,7 @@ from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy, MissedRunPolicy
 from soloist.domain.steps import Cancel, Launch, Step, WriteAttempt, WriteRun
 from soloist.domain.ticks import LATE, Reason, still_wanted
-from soloist.domain.view import OUTCOME_UNKNOWN, View, attempts_left, held_until, launch_at, occupants
+from soloist.domain.view import OUTCOME_UNKNOWN, View, attempts_left, held_until, launch_at
 
 
 def has_right(view: View, entry: Entry, run: Run) -> bool:
@@ -41,7 +41,7 @@ def launch(view: View) -> Step | None:
         unwanted = _unwanted(view, run)
         if unwanted is not None:
             return WriteRun(run=run, phase=Phase.SKIPPED, reason=unwanted)
-        blocking = blockers(occupants(view), run)
+        blocking = blockers(view.occupants, run)
         match judge(view.spec, blocking, patient=is_patient(view, run.tick)):
             case Verdict.GO:
                 return Launch(run=run, attempt=1)
@@ -86,7 +86,7 @@ def write_attempt(view: View) -> Step | None:
         if retry_due(view, run) > view.now or closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled):
             continue
         allowed = view.spec.concurrency is ConcurrencyPolicy.ALLOW
-        if allowed or not retry_blockers(occupants(view), run):
+        if allowed or not retry_blockers(view.occupants, run):
             return WriteAttempt(run=run, attempt=max(1, run.attempt) + 1)
     return None
 

@@ -11,6 +11,7 @@ A name is a DNS label (a Job of that name is made for the run, and Pods carry it
 import re
 from base64 import b32encode
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 
 from soloist.domain.instants import stamp
@@ -22,6 +23,7 @@ _HASHED = 10
 _OUTSIDE = re.compile(r"[^a-z0-9-]+")
 
 
+@lru_cache(maxsize=16384)
 def run_name(job_name: str, job_uid: str, tick: datetime) -> str:
     """The name of the run for ``tick``; another job, another job of the same name, and another tick have another one."""
     return _fitted(job_name, f"{_hashed(job_uid, job_name)}-{_compact(tick)}")

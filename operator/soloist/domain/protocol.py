@@ -50,7 +50,7 @@ def a_newer_term(view: View) -> Step | None:
 
 def wakes(view: View) -> Iterator[datetime]:
     """The moments at which, nothing else changing, there is something to do."""
-    found, _ = recording.planned(view)
+    found = view.planned
     moments: list[datetime] = []
     if found.upcoming is not None:
         at = found.upcoming.launch_at

@@ -14,26 +14,18 @@ from soloist.domain.launching import has_right, is_patient
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy
 from soloist.domain.steps import CreateRun, Prepare, Step, WriteJob, WriteRun
-from soloist.domain.ticks import Plan, Reason, Tick, left_behind, plan
-from soloist.domain.view import View, launch_at, occupants
+from soloist.domain.ticks import Reason, Tick, left_behind
+from soloist.domain.view import View, launch_at
 
 LAZY = timedelta(minutes=10)
 """Ticks that pass while a job is suspended or paused are written down this often, not one by one."""
-
-
-def planned(view: View) -> tuple[Plan, Reason | None]:
-    shut = closed(view.job, view.spec, view.fleet_paused)
-    ready = {run.tick for run in view.runs if run.tick is not None and run.epoch == view.epoch and view.expected(run)}
-    waiting = view.spec.concurrency is ConcurrencyPolicy.QUEUE and bool(blockers(occupants(view), None))
-    found = plan(view.job, view.spec, view.observed, view.now, claimed=ready, waiting=waiting, closed=shut)
-    return found, shut
 
 
 def record(view: View) -> Step | None:
     """Decide ticks strictly in order: the first that is due is recorded, skipped or waited for, with all before it."""
     if view.job.deleting:
         return None
-    found, shut = planned(view)
+    found, shut = view.planned, view.shut
     decided = [*left_behind(view.job, view.observed), *found.decided]
     due = list(found.due)
     if shut is None and found.upcoming is not None and view.now >= found.upcoming.launch_at - view.record_ahead:
@@ -44,7 +36,7 @@ def record(view: View) -> Step | None:
             decided.append((tick.at, view.taken[tick.at]))
             del due[0]
             continue
-        verdict = judge(view.spec, blockers(occupants(view), None), patient=is_patient(view, tick.at))
+        verdict = judge(view.spec, blockers(view.occupants, None), patient=is_patient(view, tick.at))
         early = view.now < tick.launch_at
         if verdict is Verdict.GO or (verdict is Verdict.CANCEL_FIRST and not early):
             run = claimed_run(view, tick.at)
@@ -105,7 +97,7 @@ def record_person(view: View) -> Step | None:
         shut = closed(view.job, view.spec, view.fleet_paused, person=True)
         if shut is not None:
             return WriteRun(run=run, phase=Phase.SKIPPED, reason=shut)
-        match judge(view.spec, blockers(occupants(view), run)):
+        match judge(view.spec, blockers(view.occupants, run)):
             case Verdict.SKIP:
                 return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.BLOCKED)
             case Verdict.GO | Verdict.CANCEL_FIRST:
@@ -121,11 +113,11 @@ def claim(view: View) -> Step | None:
         run = view.run(entry.uid)
         if run is not None and has_right(view, entry, run) and _wants_preparing(view, run):
             return Prepare(run=run)
-    found, shut = planned(view)
+    found, shut = view.planned, view.shut
     tick = found.upcoming
     if tick is None or shut is not None or view.now < tick.launch_at - view.claim_ahead or tick.at in view.taken:
         return None
-    if judge(view.spec, blockers(occupants(view), None)) is not Verdict.GO:
+    if judge(view.spec, blockers(view.occupants, None)) is not Verdict.GO:
         return None
     run = claimed_run(view, tick.at)
     if run is None:

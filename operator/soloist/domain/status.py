@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from soloist.domain.gate import closed, still_auto_paused
+from soloist.domain.gate import still_auto_paused
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import Invalid
@@ -186,7 +186,7 @@ def _healthy(result: Any, failures: int) -> tuple[str, str, str]:
 
 
 def _shut(view: View) -> tuple[str, str] | None:
-    reason = closed(view.job, view.spec, view.fleet_paused)
+    reason = view.shut
     if reason is None:
         return None
     sentences = {

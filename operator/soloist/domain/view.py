@@ -8,22 +8,26 @@ which steps between two renewals neither launches early nor hides a launch. Dura
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from soloist.domain.actions import FailedKnown, JobAction, UnknownOutcome
-from soloist.domain.gate import Occupant, Standing
+from soloist.domain.gate import Occupant, Standing, blockers, closed
 from soloist.domain.names import run_name
 from soloist.domain.retry import OnUnknown
 from soloist.domain.runs import NOTHING, Entry, Job, Memory, Observed, Phase, Run
-from soloist.domain.spec import Spec
-from soloist.domain.ticks import Reason, observe, tick_of
+from soloist.domain.spec import ConcurrencyPolicy, Spec
+from soloist.domain.ticks import Plan, Reason, observe, plan, tick_of
 
 OUTCOME_UNKNOWN = "OutcomeUnknown"
 """Reason of a run that waits for another attempt because nobody knows what became of the last one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class View:
-    """One job, read once. ``taken``: ticks whose run could not be created, and why."""
+    """One job, read once. ``taken``: ticks whose run could not be created, and why.
+
+    What several rules ask for is worked out once (hence no slots).
+    """
 
     job: Job
     spec: Spec
@@ -40,9 +44,35 @@ class View:
     record_ahead: timedelta
     taken: Mapping[datetime, Reason] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def observed(self) -> Observed:
         return observe(self.job, self.spec, self.now)
+
+    @cached_property
+    def occupants(self) -> tuple[Occupant, ...]:
+        """All of ``active``, and how each counts for the others."""
+        return tuple(
+            Occupant(
+                uid=entry.uid,
+                run=(run := self.run(entry.uid)),
+                standing=standing(self, entry, run),
+                mine=self.remembered(entry.uid).running,
+            )
+            for entry in self.job.active
+        )
+
+    @cached_property
+    def shut(self) -> Reason | None:
+        """Why no tick may be launched at all."""
+        return closed(self.job, self.spec, self.fleet_paused)
+
+    @cached_property
+    def planned(self) -> Plan:
+        ready = {
+            run.tick for run in self.runs if run.tick is not None and run.epoch == self.epoch and self.expected(run)
+        }
+        waiting = self.spec.concurrency is ConcurrencyPolicy.QUEUE and bool(blockers(self.occupants, None))
+        return plan(self.job, self.spec, self.observed, self.now, claimed=ready, waiting=waiting, closed=self.shut)
 
     def remembered(self, uid: str) -> Memory:
         return self.memory.get(uid, NOTHING)
@@ -100,16 +130,6 @@ def attempts_left(view: View, attempt: int) -> bool:
 
 def retries_unknown(view: View, attempt: int) -> bool:
     return view.spec.retry.on_unknown is OnUnknown.RETRY and attempts_left(view, attempt)
-
-
-def occupants(view: View) -> tuple[Occupant, ...]:
-    """All of ``active``, in the order of the runs."""
-    result = []
-    for entry in view.job.active:
-        run = view.run(entry.uid)
-        mine = view.remembered(entry.uid).running
-        result.append(Occupant(uid=entry.uid, run=run, standing=standing(view, entry, run), mine=mine))
-    return tuple(result)
 
 
 def standing(view: View, entry: Entry, run: Run | None) -> Standing:
