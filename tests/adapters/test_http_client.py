@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 import subprocess
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from soloist.adapters.http.client import HttpLauncher
+from soloist.adapters.http.guard import AddressRefused, GuardedResolver
 from soloist.adapters.http.session import HttpLimits
 from soloist.domain.actions import FailedKnown, Header, HttpAction, JobAction, KeyRef, Order, Succeeded, UnknownOutcome
 from soloist.domain.addresses import AddressRules, parse_networks
@@ -539,6 +541,44 @@ def test_of_a_names_addresses_only_those_that_may_be_dialled_are() -> None:
         async with Receiver(says(OK)) as receiver, launching(lookup=lookup) as launcher:
             assert isinstance(await launcher.launch(order(f"http://backend:{receiver.port}/")), Succeeded)
             assert receiver.header("Host") == f"backend:{receiver.port}"
+
+    asyncio.run(attempt())
+
+
+def test_a_resolver_hands_out_only_what_may_be_dialled() -> None:
+    async def attempt() -> None:
+        lookup = names(
+            mixed=["169.254.1.1", "10.0.0.1", "10.0.0.1", "fe80::1", "::1"], bad=["fe80::1", "0.0.0.0"], none=[]
+        )
+        resolver = GuardedResolver(AddressRules(), lookup=lookup)
+        assert [found["host"] for found in await resolver.resolve("mixed", 80)] == ["10.0.0.1", "::1"]
+        with pytest.raises(AddressRefused, match="bad: fe80::1 is link-local"):
+            await resolver.resolve("bad", 80)
+        with pytest.raises(OSError, match="none has no address"):
+            await resolver.resolve("none", 80)
+        await resolver.close()
+
+    asyncio.run(attempt())
+
+
+def test_a_name_server_that_never_answers_holds_up_its_own_attempt_only() -> None:
+    released = threading.Event()
+
+    def stuck(host: str, port: int, **_: object) -> list[Any]:
+        if host == "stuck":
+            released.wait(10)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    async def attempt() -> None:
+        async with Receiver(says(OK)) as receiver, launching(lookup=stuck) as launcher:
+            outcomes = await asyncio.gather(
+                launcher.launch(order("http://stuck/", seconds=0.2)),
+                launcher.launch(order(f"http://backend:{receiver.port}/")),
+            )
+            released.set()
+        assert isinstance(outcomes[0], FailedKnown)
+        assert (outcomes[0].reason, outcomes[0].retryable) == ("NotSentInTime", True)
+        assert isinstance(outcomes[1], Succeeded)
 
     asyncio.run(attempt())
 

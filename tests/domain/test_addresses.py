@@ -3,7 +3,7 @@
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address, ip_network
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soloist.domain.addresses import REFUSED_BY_DEFAULT, AddressRules, faces, parse_address, parse_networks
@@ -140,6 +140,7 @@ CARRIERS = {
 }
 
 
+@settings(deadline=None)
 @given(st.ip_addresses(v=4), st.sampled_from(sorted(CARRIERS)))
 def test_what_an_ipv6_address_carries_is_found(v4: IPv4Address, carrier: str) -> None:
     carried = CARRIERS[carrier](int(v4))
@@ -148,6 +149,7 @@ def test_what_an_ipv6_address_carries_is_found(v4: IPv4Address, carrier: str) ->
     assert v4 in faces(carried)
 
 
+@settings(deadline=None)
 @given(st.sampled_from([net for net, _ in REFUSED_BY_DEFAULT if net.version == 4]), st.data())
 def test_whatever_is_refused_is_refused_in_every_wrapping(network: IPv4Network, data: st.DataObject) -> None:
     v4 = data.draw(st.ip_addresses(network=network))
@@ -157,12 +159,14 @@ def test_whatever_is_refused_is_refused_in_every_wrapping(network: IPv4Network, 
             assert DEFAULT.refusal(carry(int(v4))) is not None, name
 
 
+@settings(deadline=None)
 @given(st.ip_addresses())
 def test_denying_everything_leaves_nothing(address: IPv4Address | IPv6Address) -> None:
     everything = (ip_network("0.0.0.0/0"), ip_network("::/0"))
     assert AddressRules(denied=everything, allowed=everything).refusal(address) is not None
 
 
+@settings(deadline=None)
 @given(st.ip_addresses())
 def test_an_address_named_as_allowed_is_open(address: IPv4Address | IPv6Address) -> None:
     named = tuple(ip_network(int(face).to_bytes(face.max_prefixlen // 8)) for face in faces(address))

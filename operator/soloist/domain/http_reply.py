@@ -9,7 +9,6 @@ ragged end of a reply that was cut short is left out, since it may hold the firs
 """
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -22,23 +21,7 @@ from soloist.domain.http_request import HttpReason
 EXCERPT_BYTES = 1024
 NOT_NOW = frozenset({408, 425, 429})
 _LONGEST_WAIT = timedelta(days=366)
-_STATUS = re.compile(r"([2-5])xx|([2-5]\d\d)(?:\s*-\s*([2-5]\d\d))?", re.IGNORECASE)
 _SHORTEST_PART = 6
-
-
-def parse_expected(text: str) -> tuple[tuple[int, int], ...]:
-    """``2xx``, ``204``, ``200-204`` or a comma-separated list of such; ValueError with a sentence otherwise."""
-    ranges = []
-    for part in text.split(","):
-        match = _STATUS.fullmatch(part.strip())
-        if match is None:
-            raise ValueError(f"{part.strip()!r} is not a status from 200 to 599; write 2xx, 204 or 200-204.")
-        hundreds, first, last = match.groups()
-        low, high = (int(hundreds) * 100, int(hundreds) * 100 + 99) if hundreds else (int(first), int(last or first))
-        if high < low:
-            raise ValueError(f"{part.strip()!r} ends before it begins; write {high}-{low}.")
-        ranges.append((low, high))
-    return tuple(ranges)
 
 
 def classify(

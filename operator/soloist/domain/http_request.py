@@ -137,8 +137,8 @@ def address_problem(url: str) -> str | None:
         parts = urlsplit(url)
         host = parts.hostname
         _ = parts.port
-    except ValueError as problem:
-        return f"cannot be read ({problem}); write http://host[:port]/path"
+    except ValueError:  # its words would repeat what may be a password
+        return "cannot be read; write http://host[:port]/path"
     if parts.scheme not in {"http", "https"} or not host:
         return "must begin with http:// or https:// and a host"
     if "@" in parts.netloc:

@@ -18,7 +18,7 @@ from yarl import URL
 
 from soloist import __version__
 from soloist.adapters.http.failures import what_became
-from soloist.adapters.http.guard import Lookup
+from soloist.adapters.http.guard import GuardedResolver, Lookup
 from soloist.adapters.http.session import HttpLimits, open_session
 from soloist.adapters.http.trust import TrustStore
 from soloist.domain.actions import FailedKnown, HttpAction, KeyRef, Order, Outcome, Response, UnknownOutcome
@@ -89,7 +89,7 @@ class HttpLauncher:
         self._read_key = read_key
         self._rules = rules
         self._limits = limits or HttpLimits()
-        self._lookup = lookup
+        self._resolver = GuardedResolver(rules, lookup=lookup)
         self._trust = TrustStore()
         self._opened: aiohttp.ClientSession | None = None
 
@@ -116,6 +116,7 @@ class HttpLauncher:
     async def close(self) -> None:
         if self._opened is not None:
             await self._opened.close()
+        await self._resolver.close()  # aiohttp closes only a resolver of its own making
 
     async def _run(self, order: Order, attempt: _Attempt) -> Outcome:
         """Send the request, and those that it is redirected to."""
@@ -140,7 +141,7 @@ class HttpLauncher:
         self, request: HttpRequest, trust: ssl.SSLContext | bool, attempt: _Attempt
     ) -> HttpRequest | Outcome:
         if self._opened is None:
-            self._opened = open_session(self._rules, self._limits, self._lookup)
+            self._opened = open_session(self._resolver, self._rules, self._limits)
         try:
             response = await self._opened.request(
                 request.method,

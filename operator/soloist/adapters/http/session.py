@@ -15,7 +15,7 @@ from typing import Protocol
 import aiohttp
 
 from soloist.adapters.http.failures import send_once
-from soloist.adapters.http.guard import GuardedResolver, Lookup, guarded_sockets
+from soloist.adapters.http.guard import GuardedResolver, guarded_sockets
 from soloist.domain.addresses import AddressRules
 
 
@@ -35,13 +35,13 @@ class Sending(Protocol):
     sent: bool
 
 
-def open_session(rules: AddressRules, limits: HttpLimits, lookup: Lookup) -> aiohttp.ClientSession:
+def open_session(resolver: GuardedResolver, rules: AddressRules, limits: HttpLimits) -> aiohttp.ClientSession:
     """A session for the running loop. Each request names its ``Sending`` as ``trace_request_ctx``."""
     tracing = aiohttp.TraceConfig()
     tracing.on_request_headers_sent.append(_note_sent)
     kept = limits.keep_alive > 0
     connector = aiohttp.TCPConnector(
-        resolver=GuardedResolver(rules, lookup=lookup),
+        resolver=resolver,
         socket_factory=guarded_sockets(rules),
         ttl_dns_cache=limits.lookup_ttl,
         limit=limits.connections,
