@@ -2,14 +2,22 @@
 them the promise breaks, and this search finds it."""
 
 import random
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
+from unittest import mock
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from soloist.domain import adoption, launching, protocol, recording
+from soloist.domain import view as views
 from soloist.domain.instants import parse_time
-from soloist.domain.steps import Wait
+from soloist.domain.runs import Entry, Run
+from soloist.domain.settling import is_superseded
+from soloist.domain.steps import Launch, Step, Wait, WriteJob
+from soloist.domain.view import View, launch_at
 from tests.domain.world import START, Breach, World
 
 STEPS = 0
@@ -141,6 +149,68 @@ def test_no_tick_is_launched_twice_early_or_lost_whatever_happens(seed: int, spe
         settle(world)
     except Breach as breach:
         raise AssertionError("\n".join([f"seed {seed}", *world.log[-80:], str(breach)])) from breach
+
+
+def without_record(view: View) -> Step | None:
+    """Launch what is merely claimed."""
+    for run in view.runs:
+        fresh = view.remembered(run.uid).launched == 0 and view.expected(run) and not run.phase.final
+        if fresh and view.job.entry(run.uid) is None and run.tick is not None and launch_at(view, run) <= view.now:
+            return Launch(run=run, attempt=1)
+    return None
+
+
+def launch_without_recording_anew(view: View, entry: Entry, run: Run) -> Step:
+    return Launch(run=run, attempt=1)
+
+
+def taken_as_new(view: View) -> Step | None:
+    """A late POST's run, below the watermark, is recorded like any other."""
+    for run in view.runs:
+        if not run.phase.final and view.expected(run) and view.job.entry(run.uid) is None and is_superseded(view, run):
+            return WriteJob(add=(recording.entry_for(view, run),))
+    return None
+
+
+def rules_with(first: Callable[[View], Step | None]) -> Any:
+    return mock.patch.object(protocol, "RULES", (first, *protocol.RULES))
+
+
+BROKEN: dict[str, Callable[[], Any]] = {
+    "launched without a record": lambda: rules_with(without_record),
+    "adopted without recording anew": lambda: mock.patch.object(adoption, "record_anew", launch_without_recording_anew),
+    "a late POST's run is taken as new": lambda: rules_with(taken_as_new),
+    "the end of the term is ignored": lambda: mock.patch.object(
+        adoption, "not_launched", lambda view, entry, run: run.scheduled and run.attempt <= 1
+    ),
+    "deleted and unknown runs are let go at once": lambda: mock.patch.object(views, "held_until", return_value=0.0),
+    "retries go past the gate": lambda: mock.patch.object(launching, "retry_blockers", return_value=()),
+}
+BROKEN_WORLDS = ["no precondition", "wall clock", "kubelet's stamp", "one predecessor"]
+BUDGET = 3_000
+"""Walks. The intact rules pass as many (in ``test_no_tick_...`` and whenever the number of examples is raised)."""
+
+
+def found_within(budget: int, broken: str = "") -> str | None:
+    """Walk until the promise breaks; what broke, or None."""
+    for seed in range(budget):
+        world = World(spec=SPECS[seed % len(SPECS)], broken=broken)
+        try:
+            walk(world, random.Random(seed), 300)
+        except (Breach, AssertionError) as breach:
+            return str(breach)
+    return None
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_search_finds_a_broken_rule(name: str) -> None:
+    with BROKEN[name]():
+        assert found_within(BUDGET), f"not found: {name}"
+
+
+@pytest.mark.parametrize("broken", BROKEN_WORLDS)
+def test_the_search_finds_a_broken_world(broken: str) -> None:
+    assert found_within(BUDGET, broken), f"not found: {broken}"
 
 
 def test_the_search_took_enough_steps() -> None:
