@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +21,7 @@ from tests.cluster.children import Child, ChildDied, until
 from tests.cluster.client import ApiClient, ApiError
 from tests.cluster.free_ports import free_ports
 from tests.cluster.request_counts import RequestCounts, read_counts
+from tests.cluster.state_folder import make_state_folder
 
 START_TIMEOUT = 90.0
 
@@ -40,7 +40,7 @@ class ControlPlane:
         audit: bool = False,
         detached: bool = False,
     ) -> None:
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="soloist-cluster-"))
+        self.directory = directory or make_state_folder()
         self.users = {"admin": ("system:masters",), "nobody": (), **(users or {})}
         self.tokens = {name: f"{name}-token" for name in self.users}
         self.audit_log = self.directory / "audit.log" if audit else None
@@ -116,7 +116,7 @@ class ControlPlane:
     # Faults of the server itself
 
     def stop_api(self, *, grace: float = 0.0) -> None:
-        """SIGKILL, or SIGTERM first where `grace` is given. etcd keeps the state."""
+        """SIGKILL, or SIGTERM first where `grace` is given: open watches make it take a minute. etcd keeps the state."""
         self.api_server.stop(grace=grace)
 
     def start_api(self) -> None:

@@ -18,6 +18,7 @@ from tests.cluster.client import ApiError
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace
 from tests.cluster.request_counts import WRITES
+from tests.cluster.state_folder import OWNER, make_state_folder
 
 pytestmark = pytest.mark.cluster
 
@@ -127,6 +128,14 @@ def test_after_down_nothing_is_left(fresh_control_plane: Callable[..., ControlPl
     cluster.down()
     assert [pid for pid in pids if born(pid)] == []
     assert not cluster.directory.exists()
+
+
+def test_the_folder_of_a_killed_run_goes_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    kept, left = make_state_folder(), make_state_folder()
+    (left / OWNER).write_text('{"pid": 1, "born": "never"}')
+    made = make_state_folder()
+    assert set(tmp_path.iterdir()) == {kept, made}
 
 
 def test_when_the_test_run_itself_is_killed_nothing_is_left(tmp_path: Path, cluster_binaries: None) -> None:
