@@ -68,8 +68,8 @@ class LeaseRecord:
 
     @property
     def own_words(self) -> bool:
-        """Whether spec and epoch come from one hand: every identity of ours ends in the nonce."""
-        return not self.holder or (self.nonce is not None and self.holder.endswith(self.nonce))
+        """Whether spec and epoch come from one hand: every identity of ours ends in the nonce, and a release names the epoch."""
+        return self.released or (bool(self.holder) and self.nonce is not None and self.holder.endswith(self.nonce))
 
     @property
     def words(self) -> object:
