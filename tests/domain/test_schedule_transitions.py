@@ -37,6 +37,9 @@ SAO_PAULO_SPRING = Night(
     name="São Paulo 00:00→01:00", zone="America/Sao_Paulo", start="2018-11-03T23:30-03:00", hours=3
 )
 APIA = Night(name="Apia without 30 December", zone="Pacific/Apia", start="2011-12-29T22:00-10:00", hours=8)
+# Changes at midnight UTC on days whose number since 1970 is a multiple of 32, where a walk in blocks has its seams.
+JERUSALEM_SPRING = Night(name="Jerusalem 02:00→03:00", zone="Asia/Jerusalem", start="2019-03-29T01:45+02:00", hours=2)
+TUNIS_FALL = Night(name="Tunis 02:00→01:00", zone="Africa/Tunis", start="2005-09-30T00:45+02:00", hours=3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +100,8 @@ CASES = [
         shift="01:00-02 02:00-02 03:00-02",
         wall_clock="01:00-02 02:00-02 03:00-02",
     ),
+    Case(night=JERUSALEM_SPRING, cron="30 2 * * *", shift="03:00+03", wall_clock=""),
+    Case(night=TUNIS_FALL, cron="30 1 * * *", shift="01:30+02", wall_clock="01:30+02 01:30+01"),
     Case(night=APIA, cron="30 2 * * *", shift="00:00+14 02:30+14", wall_clock="02:30+14"),
     Case(night=APIA, cron="0 12 30 12 *", shift="00:00+14", wall_clock=""),
     Case(night=APIA, cron="0 23 * * *", shift="23:00-10 00:00+14", wall_clock="23:00-10"),
