@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from soloist.domain.actions import Order, Outcome
+from soloist.domain.runs import Job
+from soloist.domain.spec import Invalid
+from soloist.domain.steps import Launch, WriteJob, WriteRun
+from soloist.domain.view import View
 
 Raw = dict[str, Any]
 
@@ -110,3 +114,27 @@ class Clock(Protocol):
     """The only source of time. ``boottime`` is CLOCK_BOOTTIME in seconds."""
 
     def boottime(self) -> float: ...
+
+
+class Report(Protocol):
+    """Where the loops say what happened: logs, metrics and Events are made of it elsewhere."""
+
+    def wrote(self, kind: str) -> None:
+        """One create or update was sent to the API server."""
+
+    def launched(self, view: View, step: Launch) -> None: ...
+
+    def decided(self, view: View, step: WriteJob) -> None:
+        """Written: ticks without a run, and runs that are accounted for."""
+
+    def settled(self, view: View, step: WriteRun) -> None:
+        """Written: where a run stands."""
+
+    def invalid(self, job: Job, invalid: Invalid) -> None:
+        """Written: the spec cannot be run."""
+
+    def stands_in_the_way(self, job: Job, reason: str, message: str) -> None:
+        """Something that a person must change, or should know, about one job."""
+
+    def failed(self, where: str, error: BaseException) -> None:
+        """An error that was survived."""

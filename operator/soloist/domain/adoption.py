@@ -37,12 +37,10 @@ def _in_hand(view: View, run: Run) -> bool:
 def _decide_one(view: View, entry: Entry, run: Run) -> Step | None:
     if run.phase is Phase.RETRYING:
         return None
+    if run.phase is Phase.PENDING and (not_launched(view, entry, run) or view.remembered(run.uid).not_launched):
+        return record_anew(view, entry, run)
     if isinstance(view.spec.action, JobAction):
-        if not view.remembered(run.uid).not_launched:
-            return Inspect(run=run)
-        return record_anew(view, entry, run)
-    if run.phase is Phase.PENDING and not_launched(view, entry, run):
-        return record_anew(view, entry, run)
+        return Inspect(run=run)
     return nobody_knows(
         view, run, "The process that recorded this run ended, and whether it made the call is not known."
     )

@@ -16,6 +16,11 @@ def inspecting(known: Memory) -> Memory:
     return replace(known, inspecting=True)
 
 
+def uninspected(known: Memory) -> Memory:
+    """The world could not be asked: ask again."""
+    return replace(known, inspecting=False)
+
+
 def inspected(known: Memory, outcome: Outcome | None) -> Memory:
     """The world has told: an outcome, or that nothing was launched."""
     return replace(known, inspecting=False, outcome=outcome, not_launched=outcome is None)

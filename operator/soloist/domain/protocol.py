@@ -36,6 +36,15 @@ def decide(view: View) -> Step:
     return Wait(until=min(wakes(view), default=None))
 
 
+def finish(view: View) -> Step:
+    """While the process goes away: nothing starts, what has ended is written."""
+    for rule in (a_newer_term, settling.write_outcome, settling.keep_books):
+        step = rule(view)
+        if step is not None:
+            return step
+    return Wait(until=None)
+
+
 def a_newer_term(view: View) -> Step | None:
     """Evidence, not error: our Lease has passed on."""
     epochs = [entry.epoch for entry in view.job.active if entry.lease == view.lease]

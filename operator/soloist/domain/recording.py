@@ -128,3 +128,12 @@ def claim(view: View) -> Step | None:
 def _wants_preparing(view: View, run: Run) -> bool:
     early = view.now < launch_at(view, run)
     return early and isinstance(view.spec.action, JobAction) and not view.remembered(run.uid).prepared
+
+
+def why_taken(view: View, run: Run, tick: datetime) -> Reason | None:
+    """Why this object, found under the name of the tick's run, cannot be it. None: it is the run, and ready."""
+    if run.tick != tick or not view.expected(run):
+        return Reason.NAME_TAKEN
+    if not run.phase.final and not run.deleting:
+        return None
+    return Reason(run.reason) if run.reason in set(Reason) else Reason.NAME_TAKEN

@@ -1,0 +1,108 @@
+"""What is known of ScheduledJobs and JobRuns, parsed once per resourceVersion.
+
+It is fed by a watch, by lists and by the replies to own writes, in any order; the higher resourceVersion wins, so nothing
+goes back. A list removes what it does not name, unless that is newer than the list itself. A watch may lose a delete, which
+is why there are lists.
+"""
+
+from collections.abc import Iterator
+
+from soloist.domain.parsing import parse_job, parse_run
+from soloist.domain.runs import Job, Run
+from soloist.ports import Listing, Raw
+
+Key = tuple[str, str]
+"""Namespace and name of a ScheduledJob."""
+
+
+class Cache:
+    """Every method that changes something returns the keys of the jobs concerned."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[Key, Job] = {}
+        self._runs: dict[Key, dict[str, Run]] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(list(self._jobs))
+
+    def job(self, key: Key) -> Job | None:
+        return self._jobs.get(key)
+
+    def runs(self, key: Key) -> tuple[Run, ...]:
+        """By the name of the ScheduledJob, so that a run which a person made without the uid is among them."""
+        return tuple(self._runs.get(key, {}).values())
+
+    def run(self, key: Key, name: str) -> Run | None:
+        return self._runs.get(key, {}).get(name)
+
+    def put_job(self, raw: Raw) -> set[Key]:
+        job = parse_job(raw)
+        key = (job.namespace, job.name)
+        known = self._jobs.get(key)
+        if known is not None and not _newer(job.resource_version, known.resource_version):
+            return set()
+        self._jobs[key] = job
+        return {key}
+
+    def put_run(self, raw: Raw) -> set[Key]:
+        run = parse_run(raw)
+        key = (run.namespace, run.job_name)
+        known = self._runs.get(key, {}).get(run.name)
+        if known is not None and not _newer(run.resource_version, known.resource_version):
+            return set()
+        self._runs.setdefault(key, {})[run.name] = run
+        return {key}
+
+    def drop_job(self, namespace: str, name: str, *, uid: str) -> set[Key]:
+        key = (namespace, name)
+        known = self._jobs.get(key)
+        if known is None or known.uid != uid:
+            return set()
+        del self._jobs[key]
+        return {key}
+
+    def drop_run(self, key: Key, name: str, *, uid: str) -> set[Key]:
+        known = self._runs.get(key, {}).get(name)
+        if known is None or known.uid != uid:
+            return set()
+        del self._runs[key][name]
+        if not self._runs[key]:
+            del self._runs[key]
+        return {key}
+
+    def relist_jobs(self, listing: Listing) -> set[Key]:
+        """A consistent list: what it does not name is gone."""
+        changed: set[Key] = set()
+        named = set()
+        for raw in listing.items:
+            changed |= self.put_job(raw)
+            named.add((raw["metadata"]["namespace"], raw["metadata"]["name"]))
+        for key, job in list(self._jobs.items()):
+            if key not in named and not _newer(job.resource_version, listing.resource_version):
+                del self._jobs[key]
+                changed.add(key)
+        return changed
+
+    def relist_runs(self, listing: Listing) -> set[Key]:
+        changed: set[Key] = set()
+        named = set()
+        for raw in listing.items:
+            changed |= self.put_run(raw)
+            named.add(raw["metadata"]["uid"])
+        for key, runs in list(self._runs.items()):
+            for run in list(runs.values()):
+                if run.uid not in named and not _newer(run.resource_version, listing.resource_version):
+                    changed |= self.drop_run(key, run.name, uid=run.uid)
+        return changed
+
+    def epochs(self) -> frozenset[int]:
+        """Terms of which a recorded run may be unfinished: their ends must be remembered."""
+        return frozenset(entry.epoch for job in self._jobs.values() for entry in job.active)
+
+
+def _newer(one: str, other: str) -> bool:
+    """Versions of one kind are comparable numbers (Kubernetes API conventions since 1.35; so in etcd before)."""
+    return int(one) > int(other)

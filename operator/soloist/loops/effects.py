@@ -1,0 +1,275 @@
+"""Taking the steps: one write or one launch each, and what came of it into the cache and the memory.
+
+A write that somebody forestalled is not an error: the object is read again, and the rules decide anew. A write whose reply
+is lost raises ``TransientError``; the caller reads again, and if the write is there after all, the rules go on from it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import Any
+
+from soloist.domain import documents, memory, recording, status
+from soloist.domain.actions import FailedKnown, JobAction, Outcome, UnknownOutcome
+from soloist.domain.errors import PermanentError, SoloistError, TransientError
+from soloist.domain.parsing import parse_run
+from soloist.domain.runs import Memory, Run
+from soloist.domain.steps import (
+    Cancel,
+    CreateRun,
+    DeleteRun,
+    Inspect,
+    Launch,
+    Prepare,
+    Step,
+    WriteAttempt,
+    WriteJob,
+    WriteRun,
+)
+from soloist.domain.ticks import Reason
+from soloist.domain.view import View
+from soloist.loops.cache import Cache, Key
+from soloist.loops.lanes import Lanes
+from soloist.ports import AlreadyExists, Clock, Conflict, Gone, Launcher, Refused, Report, Store, Written
+
+RunTask = asyncio.Task[None]
+Stage = Callable[[str], None]
+
+
+class NotNow(Exception):
+    """Refused for a reason that may pass (a quota, an admission webhook): come back in ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
+class Effects:
+    """``stage`` is told of each stage that a run has passed; tests that kill a process there are its only user."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        store: Store,
+        launcher: Launcher,
+        report: Report,
+        clock: Clock,
+        wake: Callable[[Key], None],
+        lanes: Lanes,
+        stage: Stage,
+    ) -> None:
+        self._cache, self._store, self._launcher, self._report = cache, store, launcher, report
+        self._clock, self._wake, self._lanes, self._stage = clock, wake, lanes, stage
+        self.memory: dict[str, Memory] = {}
+        self.taken: dict[Key, dict[datetime, Reason]] = {}
+        self.actions: dict[str, RunTask] = {}
+        self._outliving: set[str] = set()
+
+    async def take(self, view: View, step: Step, lease_uid: str) -> None:
+        """Whatever the rules asked for. Launches and what leads to them go before the rest."""
+        match step:
+            case Launch():
+                self._launch(view, step)
+            case CreateRun():
+                async with self._lanes.urgent():
+                    await self._create(view, step, lease_uid)
+            case WriteJob():
+                async with self._lanes.urgent() if step.add else self._lanes.patient():
+                    await self._write_job(view, step)
+            case WriteAttempt():
+                async with self._lanes.urgent():
+                    await self._write_run(view, step.run, documents.attempt_ahead(view, step))
+            case WriteRun():
+                async with self._lanes.patient():
+                    await self._settle(view, step)
+            case Prepare():
+                await self._prepare(view, step.run)
+            case Cancel():
+                await self._cancel(view, step)
+            case Inspect():
+                self._inspect(view, step.run)
+            case DeleteRun():
+                async with self._lanes.patient():
+                    await self._delete(view, step.run)
+
+    async def _create(self, view: View, step: CreateRun, lease_uid: str) -> None:
+        self._report.wrote("create run")
+        answer = await self._store.create_run(documents.claimed(view, step.tick, lease_uid))
+        match answer:
+            case Written(obj=obj):
+                self._cache.put_run(obj)
+                self._stage("claimed")
+            case AlreadyExists(obj=None):
+                return
+            case AlreadyExists(obj=obj) if obj is not None:
+                self._cache.put_run(obj)
+                reason = recording.why_taken(view, parse_run(obj), step.tick)
+                if reason is not None:
+                    self._take_name(view, step.tick, reason, obj["metadata"]["name"])
+            case Gone():
+                await self._reread_job(view)
+            case Refused(message=message):
+                self._report.stands_in_the_way(view.job, "RunRefused", message)
+                raise NotNow(5.0)
+
+    def _take_name(self, view: View, tick: datetime, reason: Reason, name: str) -> None:
+        key = (view.job.namespace, view.job.name)
+        self.taken.setdefault(key, {})[tick] = reason
+        if reason is Reason.NAME_TAKEN:
+            message = (
+                f"A JobRun named {name} exists that is not this job's run of {tick.isoformat()}: delete or rename it."
+            )
+            self._report.stands_in_the_way(view.job, reason, message)
+
+    async def _write_job(self, view: View, step: WriteJob) -> None:
+        job = view.job
+        self._report.wrote("job status")
+        patch = status.compose(view, step)
+        answer = await self._store.write_job_status(
+            job.namespace, job.name, uid=job.uid, resource_version=job.resource_version, status=patch
+        )
+        match answer:
+            case Written(obj=obj):
+                self._cache.put_job(obj)
+                self._report.decided(view, step)
+                self._forget(view, step)
+                if step.add:
+                    self._stage("recorded")
+            case Conflict() | Gone():
+                await self._reread_job(view)
+
+    def _forget(self, view: View, step: WriteJob) -> None:
+        """What has left ``active`` need not be remembered; a tick that is decided cannot be taken."""
+        for uid in step.drop:
+            self.memory.pop(uid, None)
+        taken = self.taken.get((view.job.namespace, view.job.name))
+        if taken and step.watermark is not None:
+            for tick in [tick for tick in taken if tick <= step.watermark]:
+                del taken[tick]
+
+    async def _reread_job(self, view: View) -> None:
+        job = view.job
+        raw = await self._store.read_job(job.namespace, job.name)
+        if raw is None or raw["metadata"]["uid"] != job.uid:
+            self._cache.drop_job(job.namespace, job.name, uid=job.uid)
+        if raw is not None:
+            self._cache.put_job(raw)
+
+    async def _write_run(self, view: View, run: Run, patch: documents.Raw) -> bool:
+        self._report.wrote("run status")
+        answer = await self._store.write_run_status(
+            run.namespace, run.name, uid=run.uid, resource_version=run.resource_version, status=patch
+        )
+        if isinstance(answer, Written):
+            self._cache.put_run(answer.obj)
+            return True
+        key = (view.job.namespace, view.job.name)
+        raw = await self._store.read_run(run.namespace, run.name)
+        if raw is None or raw["metadata"]["uid"] != run.uid:
+            self._cache.drop_run(key, run.name, uid=run.uid)
+        if raw is not None:
+            self._cache.put_run(raw)
+        return False
+
+    async def _settle(self, view: View, step: WriteRun) -> None:
+        known = view.remembered(step.run.uid)
+        if await self._write_run(view, step.run, documents.run_status(view, step, known)):
+            if step.run.uid in self.memory:
+                self.memory[step.run.uid] = memory.written(self.memory[step.run.uid])
+            self._report.settled(view, step)
+            self._stage("settled")
+
+    async def _delete(self, view: View, run: Run) -> None:
+        await self._store.delete_run(run.namespace, run.name, uid=run.uid)
+        self._cache.drop_run((view.job.namespace, view.job.name), run.name, uid=run.uid)
+        self.memory.pop(run.uid, None)
+
+    async def _prepare(self, view: View, run: Run) -> None:
+        """Ahead of time only: what fails here is tried again by the launch itself."""
+        self.memory[run.uid] = memory.prepared(view.remembered(run.uid))
+        try:
+            await self._launcher.prepare(documents.order(view, run, 1))
+        except SoloistError as error:
+            self._report.failed("prepare", error)
+
+    def _launch(self, view: View, step: Launch) -> None:
+        """From here on the attempt counts as launched, whatever happens."""
+        run = step.run
+        self.memory[run.uid] = memory.launching(view.remembered(run.uid), step, self._clock.boottime())
+        self._report.launched(view, step)
+        order = documents.order(view, run, step.attempt)
+
+        async def act() -> None:
+            async with self._lanes.urgent():
+                effect = asyncio.ensure_future(self._launcher.launch(order))
+                await asyncio.sleep(0)
+            self._stage("launched")
+            outcome = await self._ending(effect)
+            self.memory[run.uid] = memory.ended(self.memory[run.uid], outcome)
+
+        self._run_task(view, run, act)
+
+    def _inspect(self, view: View, run: Run) -> None:
+        self.memory[run.uid] = memory.inspecting(view.remembered(run.uid))
+        order = documents.order(view, run, max(1, run.attempt))
+
+        async def look() -> None:
+            try:
+                outcome = await self._launcher.found(order)
+            except SoloistError as error:
+                self._report.failed("inspect", error)
+                await asyncio.sleep(1.0)
+                self.memory[run.uid] = memory.uninspected(self.memory[run.uid])
+                return
+            self.memory[run.uid] = memory.inspected(self.memory[run.uid], outcome)
+
+        self._run_task(view, run, look)
+
+    def _run_task(self, view: View, run: Run, coroutine: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        key = (view.job.namespace, view.job.name)
+        if isinstance(view.spec.action, JobAction):
+            self._outliving.add(run.uid)
+        task: RunTask = asyncio.create_task(coroutine(), name=f"run {run.name}")
+        self.actions[run.uid] = task
+
+        def over(done: RunTask) -> None:
+            self._outliving.discard(run.uid)
+            if self.actions.get(run.uid) is done:
+                del self.actions[run.uid]
+            if not done.cancelled() and (error := done.exception()) is not None:
+                self._report.failed("action", error)
+                unknown = UnknownOutcome(
+                    reason="LauncherFailed", message="The launcher failed; see the controller's log."
+                )
+                self.memory[run.uid] = memory.ended(self.memory[run.uid], unknown)
+            self._wake(key)
+
+        task.add_done_callback(over)
+
+    def leave_jobs(self) -> None:
+        """A Job outlives its launcher: stop watching it, the next leader asks it."""
+        for uid in list(self._outliving):
+            self.actions[uid].cancel()
+
+    @staticmethod
+    async def _ending(effect: "asyncio.Future[Outcome]") -> Outcome:
+        try:
+            return await effect
+        except TransientError as error:
+            if error.sent:
+                return UnknownOutcome(reason="NoAnswer", message=str(error))
+            return FailedKnown(reason="NotSent", message=str(error), retryable=True)
+        except PermanentError as error:
+            return FailedKnown(reason="Refused", message=str(error), retryable=False)
+
+    async def _cancel(self, view: View, step: Cancel) -> None:
+        """End what is going on here. A Job is stopped before the run counts as over."""
+        task = self.actions.pop(step.uid, None)
+        self.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task}, timeout=5.0)
+        run = view.run(step.uid)
+        if run is not None:
+            await self._launcher.stop(documents.order(view, run, max(1, view.remembered(step.uid).launched)))

@@ -1,0 +1,293 @@
+"""The leader's loop: look at a job when something changed or its time has come, take the one step that is asked for, look again.
+
+It decides nothing. Everything it knows of the world is in ``Cache``; everything it alone knows is in ``memory``. Before each
+effect it asks the term whether it may still be believed, and whether the cache is fresh; if not, nothing starts. One task
+a job at a time, so that the gate of a job is never passed by two.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from soloist.domain import protocol, status
+from soloist.domain.errors import PermanentError, SoloistError, TransientError
+from soloist.domain.runs import Job
+from soloist.domain.spec import Invalid, Spec, unsupported_action
+from soloist.domain.steps import Stop, Wait
+from soloist.domain.term import Term
+from soloist.domain.view import View
+from soloist.loops.alarm import Alarms
+from soloist.loops.cache import Cache, Key
+from soloist.loops.effects import Effects, NotNow, Stage
+from soloist.loops.lanes import Lanes
+from soloist.ports import Clock, Launcher, Report, Store, Written
+
+QUIET_LEAD, LEAD_EACH = 0.03, 0.0025
+"""Seconds: how long before its time a lone run is recorded, and how much sooner for each other one due at that instant."""
+
+FIRST_WAIT, LONGEST_WAIT = 0.2, 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Settings of the scheduler, seconds."""
+
+    claim_ahead: float = 5.0
+    record_ahead: float = 2.0
+    bookkeeping: int = 16
+
+
+class Scheduler:
+    """``term`` gives the term as of now, None when none is held; ``fresh`` whether the cache may be acted on."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        store: Store,
+        launcher: Launcher,
+        report: Report,
+        clock: Clock,
+        term: Callable[[], Term | None],
+        fresh: Callable[[], bool],
+        on_stop: Callable[[str], None],
+        stage: Stage,
+        pace: Pace,
+    ) -> None:
+        self.cache, self.store, self.report, self.clock = cache, store, report, clock
+        self.term, self._fresh, self._on_stop, self._pace = term, fresh, on_stop, pace
+        self.effects = Effects(
+            cache=cache,
+            store=store,
+            launcher=launcher,
+            report=report,
+            clock=clock,
+            wake=self.wake,
+            lanes=Lanes(pace.bookkeeping),
+            stage=stage,
+        )
+        self._alarms: Alarms[Key] = Alarms()
+        self._working: dict[Key, asyncio.Task[None]] = {}
+        self._again: set[Key] = set()
+        self._failures: Counter[Key] = Counter()
+        self._instants: dict[Key, datetime] = {}
+        self._crowd: Counter[datetime] = Counter()
+        self._changed = asyncio.Event()
+        self._open, self._draining = False, False
+
+    def start(self) -> None:
+        """The term's lists are through: from now on jobs are looked at."""
+        self._open = True
+        self.wake_all()
+
+    def wake(self, key: Key) -> None:
+        """Something about this job has changed: look at it now."""
+        if not self._open or self.term() is None:
+            return
+        if key in self._working:
+            self._again.add(key)
+            return
+        self._alarms.clear(key)
+        task = asyncio.create_task(self._work(key), name=f"job {key[0]}/{key[1]}")
+        self._working[key] = task
+        task.add_done_callback(lambda _: self._worked(key))
+
+    def _worked(self, key: Key) -> None:
+        del self._working[key]
+        self._changed.set()
+        if key in self._again:
+            self._again.discard(key)
+            self.wake(key)
+
+    def wake_all(self) -> None:
+        for key in self.cache:
+            self.wake(key)
+
+    async def run(self) -> None:
+        """For ever: wake the jobs whose time has come."""
+        while True:
+            for key in self._alarms.due(self.clock.boottime()):
+                self.wake(key)
+            following = self._alarms.next()
+            self._changed.clear()
+            left = following - self.clock.boottime() if following is not None else None
+            if left is not None and left <= 0:
+                continue
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def drain(self, grace: float) -> None:
+        """Start nothing new; let actions end, and write what came of them, within ``grace`` seconds."""
+        self._draining = True
+        self.effects.leave_jobs()
+        deadline = self.clock.boottime() + grace
+        self.wake_all()
+        while self.effects.actions or self._working or self._unwritten():
+            left = deadline - self.clock.boottime()
+            if left <= 0:
+                return
+            tasks = [*self.effects.actions.values(), *self._working.values()]
+            if tasks:
+                await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(min(left, 0.05))
+
+    def _unwritten(self) -> bool:
+        return any(known.outcome is not None or known.cancelled is not None for known in self.effects.memory.values())
+
+    def may_act(self) -> bool:
+        """Asked just before each effect."""
+        term = self.term()
+        return term is not None and term.trusted(self.clock.boottime()) and self._fresh()
+
+    async def _work(self, key: Key) -> None:
+        """Steps until there is none to take. An error is survived: read again, and come back after a wait that grows."""
+        try:
+            while await self._step(key):
+                self._again.discard(key)
+            self._failures.pop(key, None)
+        except SoloistError as error:
+            self.report.failed("scheduler", error)
+            await self._recover(key, error)
+        except Exception as error:  # noqa: BLE001 - one job's fault must not stop the others
+            self.report.failed("scheduler", error)
+            self._come_back(key, LONGEST_WAIT)
+
+    async def _recover(self, key: Key, error: SoloistError) -> None:
+        """Nobody knows what that write did: read, and decide anew."""
+        job = self.cache.job(key)
+        if isinstance(error, PermanentError) and job is not None:
+            self.report.stands_in_the_way(job, "Refused", str(error))
+        self._failures[key] += 1
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(self._failures[key] - 1, 10))
+        if isinstance(error, TransientError) and error.retry_after is not None:
+            wait = min(LONGEST_WAIT, max(wait, error.retry_after))
+        self._come_back(key, wait)
+        try:
+            await self.reread(key)
+        except SoloistError as problem:
+            self.report.failed("reread", problem)
+
+    async def reread(self, key: Key) -> None:
+        """The job and its unfinished runs as they stand now."""
+        raw = await self.store.read_job(*key)
+        known = self.cache.job(key)
+        if raw is not None:
+            self.cache.put_job(raw)
+        elif known is not None:
+            self.cache.drop_job(*key, uid=known.uid)
+        for run in self.cache.runs(key):
+            if run.phase.final:
+                continue
+            found = await self.store.read_run(run.namespace, run.name)
+            if found is None or found["metadata"]["uid"] != run.uid:
+                self.cache.drop_run(key, run.name, uid=run.uid)
+            if found is not None:
+                self.cache.put_run(found)
+
+    def _come_back(self, key: Key, seconds: float) -> None:
+        self._alarms.set(key, self.clock.boottime() + seconds)
+        self._changed.set()
+
+    async def _step(self, key: Key) -> bool:
+        """Take one step; False when there is nothing to do now."""
+        job, term = self.cache.job(key), self.term()
+        if job is None or term is None:
+            self._forget(key)
+            return False
+        spec = runnable(job)
+        if isinstance(spec, Invalid):
+            return await self._refuse(job, spec, term)
+        view = self._view(key, job, spec, term)
+        step = protocol.finish(view) if self._draining else protocol.decide(view)
+        if isinstance(step, Wait):
+            self._sleep(key, view, step)
+            return False
+        if not self.may_act():
+            self._come_back(key, 1.0)
+            return False
+        if isinstance(step, Stop):
+            self._on_stop(step.message)
+            return False
+        try:
+            await self.effects.take(view, step, term.lease_uid)
+        except NotNow as later:
+            self._come_back(key, later.seconds)
+            return False
+        return True
+
+    def _sleep(self, key: Key, view: View, step: Wait) -> None:
+        """Until the moment on the term clock that the rules name; and count who is due at the same instant."""
+        upcoming = view.planned.upcoming
+        self._stand_at(key, upcoming.launch_at if upcoming is not None else None)
+        if step.until is not None:
+            self._come_back(key, (step.until - view.now).total_seconds())
+
+    def _stand_at(self, key: Key, instant: datetime | None) -> None:
+        before = self._instants.pop(key, None)
+        if before is not None:
+            self._crowd[before] -= 1
+            if not self._crowd[before]:
+                del self._crowd[before]
+        if instant is not None:
+            self._instants[key] = instant
+            self._crowd[instant] += 1
+
+    def _forget(self, key: Key) -> None:
+        self._stand_at(key, None)
+        self._alarms.clear(key)
+        if self.cache.job(key) is None:
+            self.effects.taken.pop(key, None)
+
+    async def _refuse(self, job: Job, invalid: Invalid, term: Term) -> bool:
+        """Say once that the spec cannot be run; then there is nothing to do until it is mended."""
+        now = term.now(self.clock.boottime())
+        patch = status.refused(job.status, job.generation, invalid, now)
+        if patch is None or not self.may_act():
+            return False
+        self.report.wrote("job status")
+        answer = await self.store.write_job_status(
+            job.namespace, job.name, uid=job.uid, resource_version=job.resource_version, status=patch
+        )
+        if isinstance(answer, Written):
+            self.cache.put_job(answer.obj)
+            self.report.invalid(job, invalid)
+        else:
+            await self.reread((job.namespace, job.name))
+        return True
+
+    def _view(self, key: Key, job: Job, spec: Spec, term: Term) -> View:
+        boot = self.clock.boottime()
+        return View(
+            job=job,
+            spec=spec,
+            runs=self.cache.runs(key),
+            memory=self.effects.memory,
+            epoch=term.epoch,
+            lease=f"{term.lease_namespace}/{term.lease_name}",
+            term_started=term.started_boot,
+            past_ends=term.past_ends,
+            fleet_paused=term.fleet_paused is not None,
+            now=term.now(boot),
+            boot=boot,
+            claim_ahead=timedelta(seconds=self._pace.claim_ahead),
+            record_ahead=timedelta(seconds=self._lead(key)),
+            taken=self.effects.taken.get(key, {}),
+        )
+
+    def _lead(self, key: Key) -> float:
+        """As shortly before the time as the burst allows."""
+        crowd = self._crowd[self._instants[key]] if key in self._instants else 1
+        return min(self._pace.record_ahead, QUIET_LEAD + LEAD_EACH * crowd)
+
+
+def runnable(job: Job) -> Spec | Invalid:
+    """The spec, or why it cannot be run."""
+    if isinstance(job.spec, Invalid):
+        return job.spec
+    return unsupported_action(job.spec) or job.spec

@@ -1,0 +1,103 @@
+"""What the loops did, as logs, metrics and Events. One line a change; Events only for what a person should act on.
+
+Reasons of Events, all warnings but PausedAfterFailures: Invalid, RunFailed, RunUnknown, RunInterrupted, TicksNotRun,
+NameTaken, RunRefused, Refused. There is none for a success.
+"""
+
+import logging
+from typing import Any
+
+from soloist.domain.actions import HttpAction, JobAction
+from soloist.domain.runs import Job, Phase
+from soloist.domain.spec import Invalid
+from soloist.domain.steps import Launch, WriteJob, WriteRun
+from soloist.domain.ticks import Reason, fold
+from soloist.domain.view import View, launch_at
+from soloist.ports import Recorder
+from soloist.shells.telemetry import Metrics
+
+_log = logging.getLogger("soloist.controller")
+_WORTH_AN_EVENT = {Phase.FAILED: "RunFailed", Phase.UNKNOWN: "RunUnknown", Phase.INTERRUPTED: "RunInterrupted"}
+_NOT_RUN = {
+    Reason.MISSED: "missed while nothing led, and missedRunPolicy lets them go",
+    Reason.TOO_MANY_MISSED: "missed, and more than maxMissedRuns",
+    Reason.DEADLINE_EXCEEDED: "later than startingDeadlineSeconds",
+    Reason.BLOCKED: "blocked by a run that was still going on (concurrencyPolicy: Forbid)",
+    Reason.QUEUED_BEHIND_NEWER: "overtaken in the queue by a newer tick (concurrencyPolicy: Queue)",
+}
+
+
+class Reporter:
+    """The ``Report`` port."""
+
+    def __init__(self, metrics: Metrics, recorder: Recorder | None) -> None:
+        self._metrics, self._recorder = metrics, recorder
+
+    def wrote(self, kind: str) -> None:
+        self._metrics.api_write(kind)
+
+    def launched(self, view: View, step: Launch) -> None:
+        skew = (view.now - launch_at(view, step.run)).total_seconds()
+        if step.run.scheduled and step.attempt == 1:
+            self._metrics.due(view.job.namespace)
+            self._metrics.launched(_kind(view), skew)
+        keys = _keys(view.job) | {"run": step.run.name, "attempt": step.attempt, "skew": round(skew, 4)}
+        _log.info("launched", extra=keys)
+
+    def decided(self, view: View, step: WriteJob) -> None:
+        for line in fold(step.decided):
+            self._metrics.tick_missed(view.job.namespace, str(line.reason), line.count)
+            keys = _keys(view.job) | {"reason": str(line.reason), "first": line.first.isoformat(), "count": line.count}
+            _log.info("ticks not run", extra=keys)
+            if line.reason in _NOT_RUN:
+                many = f"{line.count} ticks from {line.first:%Y-%m-%dT%H:%M:%SZ}" if line.count > 1 else "1 tick"
+                self._event(view.job, "TicksNotRun", f"{many} not run: {_NOT_RUN[line.reason]}.")
+
+    def settled(self, view: View, step: WriteRun) -> None:
+        if step.phase.final:
+            self._metrics.run_ended(view.job.namespace, str(step.phase))
+        keys = _keys(view.job) | {"run": step.run.name, "phase": str(step.phase), "reason": step.reason}
+        _log.info("settled", extra=keys)
+        event = _WORTH_AN_EVENT.get(step.phase)
+        if event is not None:
+            message = (
+                f"Run {step.run.name} ended {step.phase} ({step.reason}) at attempt {step.attempt}: {step.message}"
+            )
+            self._event(view.job, event, message)
+
+    def invalid(self, job: Job, invalid: Invalid) -> None:
+        _log.warning("spec cannot be run", extra=_keys(job) | {"field": invalid.field, "reason": invalid.reason})
+        self._event(job, "Invalid", invalid.message)
+
+    def stands_in_the_way(self, job: Job, reason: str, message: str) -> None:
+        _log.warning("stands in the way", extra=_keys(job) | {"reason": reason, "sentence": message})
+        self._event(job, reason, message)
+
+    def failed(self, where: str, error: BaseException) -> None:
+        self._metrics.error(where)
+        expected = type(error).__module__.startswith("soloist.")
+        _log.warning(
+            "error survived", extra={"where": where, "error": str(error)}, exc_info=None if expected else error
+        )
+
+    def _event(self, job: Job, reason: str, message: str) -> None:
+        if self._recorder is not None:
+            self._recorder.event(_regarding(job), reason=reason, message=message, warning=True)
+
+
+def _kind(view: View) -> str:
+    match view.spec.action:
+        case HttpAction():
+            return "http"
+        case JobAction():
+            return "job"
+    return "other"
+
+
+def _keys(job: Job) -> dict[str, Any]:
+    return {"namespace": job.namespace, "job": job.name}
+
+
+def _regarding(job: Job) -> dict[str, Any]:
+    meta = {"namespace": job.namespace, "name": job.name, "uid": job.uid, "resourceVersion": job.resource_version}
+    return {"apiVersion": "soloist.dev/v1alpha1", "kind": "ScheduledJob", "metadata": meta}
