@@ -31,7 +31,8 @@ def compose(view: View, step: WriteJob) -> Patch:
     ended = [(entry, view.run(entry.uid)) for entry in job.active if entry.uid in {*step.drop, *step.count}]
     fresh = [(entry, run) for entry, run in ended if not entry.result]
     active = _active(view, step)
-    following = view.spec.schedule.next_after(view.now)
+    decided = max(moment for moment in (view.now, step.watermark, job.watermark) if moment is not None)
+    following = view.spec.schedule.next_after(decided)
     patch: Patch = {
         "observedGeneration": job.generation,
         "observedSchedule": _observed(view),

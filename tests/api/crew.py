@@ -1,0 +1,224 @@
+"""Some controllers as real processes against a real API server, and the books that are held against what they did.
+
+``crew`` is a fixture: ``crew.start("a")`` starts a parent and its child under the Pod name ``a``; ``crew.leader()`` waits
+for the one that the Lease names. ``crew.job("sweep", schedule="@every 2s", http={"url": …})`` makes a ScheduledJob.
+``audit(...)`` says what must hold after every test: no tick twice, none early, none lost without a reason.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from soloist.domain.instants import parse_time
+from soloist.domain.schedule import parse_schedule
+from tests.cluster.backend import Backend
+from tests.cluster.children import Child, until
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fixtures import Namespace
+
+Raw = dict[str, Any]
+LEASE_SECONDS = 4
+FAST = {"SOLOIST_LEASE_DURATION": str(LEASE_SECONDS), "SOLOIST_LEASE_RETRY_PERIOD": "0.8", "SOLOIST_LEASE_MARGIN": "1"}
+
+
+@dataclass
+class Controller:
+    """One parent and its child."""
+
+    name: str
+    process: Child
+
+    @property
+    def parent(self) -> int:
+        return self.process.pid
+
+    def child(self) -> int:
+        """The pid of the child; it may be a new one each time."""
+        return until(lambda: next(iter(children_of(self.parent)), 0), what=f"{self.name} has a child", timeout=10)
+
+    def kill_child(self) -> None:
+        os.kill(self.child(), signal.SIGKILL)
+
+    def kill_both(self) -> None:
+        child = self.child()
+        os.kill(self.parent, signal.SIGKILL)
+        try:
+            os.kill(child, signal.SIGKILL)
+        except ProcessLookupError:
+            return  # it died with its parent, as it should
+
+    def signal_child(self, number: signal.Signals) -> None:
+        os.kill(self.child(), number)
+
+    def terminate(self) -> None:
+        os.kill(self.parent, signal.SIGTERM)
+
+    def log(self) -> str:
+        return self.process.log.read_text(errors="replace")
+
+
+@dataclass
+class Crew:
+    """Controllers of one installation in one namespace."""
+
+    cluster: ControlPlane
+    namespace: Namespace
+    folder: Path
+    server: str | None = None
+    env: dict[str, str] = field(default_factory=lambda: dict(FAST))
+    members: dict[str, Controller] = field(default_factory=dict)
+
+    def start(self, name: str, *, server: str | None = None, lease: str = "soloist", **env: str) -> Controller:
+        """Start one (again); ``server`` is another way to the API server, ``env`` adds variables."""
+        config = self.cluster.kubeconfig(self.folder / f"{name}.kubeconfig", user="admin", server=server or self.server)
+        variables = {
+            "KUBECONFIG": str(config),
+            "POD_NAME": name,
+            "POD_UID": f"uid-of-{name}",
+            "SOLOIST_LEASE_NAMESPACE": self.namespace.name,
+            "SOLOIST_LEASE_NAME": lease,
+            "SOLOIST_NAMESPACES": self.namespace.name,
+            "SOLOIST_HEALTH_PORT": "0",
+            **self.env,
+            **env,
+        }
+        argv = [sys.executable, "-c", "from soloist.shells.main import main; main()", "controller"]
+        process = Child(name, argv, log=self.folder / f"{name}.log", env=variables)
+        process.start()
+        self.members[name] = Controller(name, process)
+        return self.members[name]
+
+    def lease(self, name: str = "soloist") -> Raw | None:
+        path = self.namespace.path("leases", name, group="coordination.k8s.io")
+        return self.cluster.api().find(path)
+
+    def holder(self, name: str = "soloist") -> str:
+        """The Pod name in the Lease; empty while nobody holds it."""
+        found = self.lease(name)
+        identity = (found or {}).get("spec", {}).get("holderIdentity") or ""
+        return str(identity).split("_", 1)[0]
+
+    def leader(self, *, other_than: str = "", timeout: float = 30.0) -> Controller:
+        """Wait until one of the crew holds the Lease."""
+
+        def found() -> Controller | None:
+            holder = self.holder()
+            return self.members.get(holder) if holder != other_than else None
+
+        return until(found, what=f"somebody other than {other_than!r} leads", timeout=timeout)
+
+    def job(self, name: str, **spec: Any) -> Raw:
+        body = {
+            "apiVersion": "soloist.dev/v1alpha1",
+            "kind": "ScheduledJob",
+            "metadata": {"name": name, "namespace": self.namespace.name},
+            "spec": spec,
+        }
+        made: Raw = self.cluster.api().create(self.namespace.ours("scheduledjobs"), body)
+        return made
+
+    def edit(self, name: str, spec: Raw) -> Raw:
+        made: Raw = self.cluster.api().patch(self.namespace.ours("scheduledjobs", name), {"spec": spec})
+        return made
+
+    def trigger(self, job: str, name: str) -> Raw:
+        body = {
+            "apiVersion": "soloist.dev/v1alpha1",
+            "kind": "JobRun",
+            "metadata": {"name": name, "namespace": self.namespace.name},
+            "spec": {"scheduledJobName": job, "trigger": "Manual"},
+        }
+        made: Raw = self.cluster.api().create(self.namespace.ours("jobruns"), body)
+        return made
+
+    def status(self, name: str) -> Raw:
+        found: Raw = self.cluster.api().get(self.namespace.ours("scheduledjobs", name)).get("status", {})
+        return found
+
+    def runs(self, job: str = "") -> list[Raw]:
+        items: list[Raw] = self.cluster.api().items(self.namespace.ours("jobruns"))
+        return [run for run in items if job in ("", run["spec"]["scheduledJobName"])]
+
+    def phase(self, run: str) -> str:
+        found = self.cluster.api().find(self.namespace.ours("jobruns", run))
+        return str((found or {}).get("status", {}).get("phase", "Pending" if found else "absent"))
+
+    def wait(self, probe: Callable[[], Any], *, what: str, timeout: float = 20.0) -> Any:
+        return until(probe, what=what, timeout=timeout)
+
+    def stop(self) -> None:
+        for member in self.members.values():
+            member.process.stop()
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(part) for part in text.split()]
+
+
+@pytest.fixture
+def crew(control_plane: ControlPlane, namespace: Namespace, tmp_path: Path) -> Iterator[Crew]:
+    """Nobody is started yet; everybody is gone after the test, and what they logged is shown when it failed."""
+    made = Crew(control_plane, namespace, tmp_path)
+    yield made
+    made.stop()
+    for member in made.members.values():
+        print(f"---- log of {member.name}\n{member.log()[-6000:]}")
+
+
+def requests_by_tick(backend: Backend, path: str) -> Counter[str]:
+    """First attempts received, by scheduled time."""
+    received = [seen for seen in backend.received() if seen.path == path and seen.header("Soloist-Attempt") == "1"]
+    return Counter(seen.header("Soloist-Scheduled-Time") for seen in received)
+
+
+def audit(crew: Crew, backend: Backend, job: str, *, path: str, settle: float = 3.0) -> None:
+    """No tick twice, none early, none lost without a reason. ``settle``: seconds that the newest tick may still take."""
+    status = crew.status(job)
+    counted = requests_by_tick(backend, path)
+    twice = {tick: count for tick, count in counted.items() if tick and count > 1}
+    assert not twice, f"launched twice: {twice}"
+    for seen in backend.received():
+        tick = parse_time(seen.header("Soloist-Scheduled-Time"))
+        if seen.path == path and tick is not None:
+            assert seen.at >= tick - timedelta(milliseconds=50), f"early: {tick} at {seen.at}"
+    unexplained = [tick for tick in expected_ticks(status, settle) if not explained(tick, status, counted, crew, job)]
+    assert not unexplained, f"no run and no reason: {unexplained}\n{status.get('recent')}"
+
+
+def expected_ticks(status: Raw, settle: float) -> list[datetime]:
+    """The ticks of the schedule as it was last observed, from since to the watermark, which must be near."""
+    seen = status["observedSchedule"]
+    schedule = parse_schedule(seen["schedule"], seen["timeZone"])
+    since, watermark = parse_time(seen["since"]), parse_time(status["watermark"])
+    assert since is not None
+    assert watermark is not None
+    now = datetime.fromtimestamp(time.time(), since.tzinfo)
+    undecided = schedule.newest(after=watermark, until=now - timedelta(seconds=settle), limit=10)
+    assert seen["suspend"] or not undecided, f"ticks stay undecided: {undecided}"
+    return schedule.newest(after=since, until=watermark, limit=1000)
+
+
+def explained(tick: datetime, status: Raw, counted: Counter[str], crew: Crew, job: str) -> bool:
+    """It was received, or a line of ``recent`` or a run says what became of it."""
+    if counted.get(tick.strftime("%Y-%m-%dT%H:%M:%SZ")):
+        return True
+    for line in status.get("recent", []):
+        first, last = parse_time(line["first"]), parse_time(line["last"])
+        if first is not None and last is not None and first <= tick <= last:
+            return True
+    return any(parse_time(run["spec"].get("scheduledTime")) == tick for run in crew.runs(job))

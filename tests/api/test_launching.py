@@ -1,0 +1,32 @@
+"""The main job: every tick once, with two controllers, with one, and after the leader is gone."""
+
+import pytest
+
+from tests.api.crew import Crew, audit
+from tests.cluster.backend import Backend
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_every_tick_is_launched_once(crew: Crew, backend: Backend, replicas: int) -> None:
+    crew.job("sweep", schedule="@every 1s", http={"url": backend.url("/sweep")})
+    for name in "ab"[:replicas]:
+        crew.start(name)
+    backend.wait(6, timeout=40)
+    crew.wait(lambda: crew.status("sweep").get("counters", {}).get("succeeded", 0) >= 5, what="five are accounted for")
+    audit(crew, backend, "sweep", path="/sweep")
+
+
+def test_a_killed_leader_is_replaced_and_no_tick_runs_twice(crew: Crew, backend: Backend) -> None:
+    crew.job("sweep", schedule="@every 1s", missedRunPolicy="RunAll", http={"url": backend.url("/sweep")})
+    for name in "abc":
+        crew.start(name)
+    first = crew.leader()
+    backend.wait(3, timeout=40)
+    first.kill_both()
+    second = crew.leader(other_than=first.name)
+    assert second.name != first.name
+    before = len(backend.received())
+    backend.wait(before + 4, timeout=30)
+    audit(crew, backend, "sweep", path="/sweep")
