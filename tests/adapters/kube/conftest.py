@@ -1,7 +1,9 @@
 """Ways to the real API server, straight or through a proxy with faults."""
 
+import gc
 import itertools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +24,16 @@ def access(control_plane: ControlPlane, tmp_path: Path) -> AccessTo:
         return Access.found(str(control_plane.kubeconfig(tmp_path / f"kubeconfig-{next(numbers)}", user, **more)))
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """asyncio leaves the sockets of TLS connections that were reset to the garbage collector.
+
+    Its warnings come here then, not out of another test, and not into the middle of an import: pytest makes text of them
+    by a parser that is not re-entrant (CPython's "AST constructor recursion depth mismatch").
+    """
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

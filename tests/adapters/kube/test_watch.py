@@ -1,7 +1,6 @@
 """The bare watch on the real API server, with the faults of a network and of a server between."""
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -20,9 +19,7 @@ from tests.cluster.fixtures import Namespace
 from tests.cluster.https_proxy import HttpsProxy
 from tests.cluster.proxy import TcpProxy
 
-# asyncio leaves the socket of a TLS handshake that was reset to the garbage collector, which `run` calls, so that its
-# warning comes here and not in the middle of another test.
-pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
+pytestmark = pytest.mark.cluster
 SECONDS = 20.0
 
 
@@ -107,7 +104,6 @@ def path(namespace: Namespace) -> str:
 
 def run(body: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(body())  # type: ignore[arg-type]
-    gc.collect()
 
 
 def test_every_change_is_told_in_order(access: AccessTo, path: str, people: People) -> None:

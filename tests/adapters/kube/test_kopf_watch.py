@@ -1,0 +1,232 @@
+"""kopf as a watcher, on the real API server: what it tells, what it never writes, and that it does not stay away."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from soloist.adapters.clock import SystemClock
+from soloist.adapters.kube.config import Access
+from soloist.adapters.kube.kopf_watch import KopfWatch
+from soloist.ports import Raw
+from tests.adapters.kube.conftest import AccessTo
+from tests.cluster import faults
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fixtures import Namespace
+from tests.cluster.https_proxy import HttpsProxy
+from tests.cluster.proxy import TcpProxy
+from tests.cluster.request_counts import WRITES
+
+pytestmark = pytest.mark.cluster
+SECONDS = 60.0
+SPEC = {"schedule": "0 2 * * *", "http": {"url": "http://backend.default.svc/run"}}
+
+
+class Following:
+    """A kopf watch over one namespace and what it told."""
+
+    def __init__(self, access: Access, namespace: str) -> None:
+        self.told: list[tuple[str, str, str]] = []
+        self.objects: list[Raw] = []
+        self.gaps = 0
+        self.threads: set[str] = set()
+        self._news = asyncio.Event()
+        self.watch = KopfWatch(
+            access,
+            on_event=self._tell,
+            on_gap=self._gap,
+            boottime=SystemClock().boottime,
+            namespaces=[namespace],
+        )
+
+    def _tell(self, kind: str, obj: Raw) -> None:
+        self.threads.add(threading.current_thread().name)
+        self.told.append((kind, obj["metadata"]["name"], obj["spec"]["schedule"]))
+        self.objects.append(obj)
+        self._news.set()
+
+    def _gap(self) -> None:
+        self.gaps += 1
+        self._news.set()
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(SECONDS):
+            while not true():
+                self._news.clear()
+                await self._news.wait()
+
+    async def until_told(self, *event: str) -> None:
+        await self.until(lambda: event in self.told)
+
+
+@asynccontextmanager
+async def following(access: Access, namespace: Namespace) -> AsyncIterator[Following]:
+    it = Following(access, namespace.name)
+    it.watch.start()
+    try:
+        yield it
+    finally:
+        async with asyncio.timeout(6):
+            assert await it.watch.stop()
+
+
+class People:
+    """What others do to ScheduledJobs, without blocking the loop."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._api, self._path = namespace.api, namespace.ours("scheduledjobs")
+
+    async def create(self, name: str) -> None:
+        body = {"apiVersion": "soloist.dev/v1alpha1", "kind": "ScheduledJob", "metadata": {"name": name}, "spec": SPEC}
+        await asyncio.to_thread(self._api.create, self._path, body)
+
+    async def change(self, name: str, schedule: str) -> None:
+        await asyncio.to_thread(self._api.patch, f"{self._path}/{name}", {"spec": {"schedule": schedule}})
+
+    async def delete(self, name: str) -> None:
+        await asyncio.to_thread(self._api.delete, f"{self._path}/{name}")
+
+
+@pytest.fixture
+def people(namespace: Namespace) -> People:
+    return People(namespace)
+
+
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(body())  # type: ignore[arg-type]
+
+
+def test_what_is_there_and_what_changes_is_told_in_the_callers_loop(
+    access: AccessTo, namespace: Namespace, people: People
+) -> None:
+    async def body() -> None:
+        await people.create("old")
+        async with following(access(), namespace) as it:
+            await it.until_told("ADDED", "old", "0 2 * * *")
+            await people.create("new")
+            await people.change("new", "0 3 * * *")
+            await people.delete("new")
+            await it.until_told("DELETED", "new", "0 3 * * *")
+            assert it.told == [
+                ("ADDED", "old", "0 2 * * *"),
+                ("ADDED", "new", "0 2 * * *"),
+                ("MODIFIED", "new", "0 3 * * *"),
+                ("DELETED", "new", "0 3 * * *"),
+            ]
+            assert it.threads == {threading.current_thread().name}
+            assert all("managedFields" not in obj["metadata"] for obj in it.objects)
+            assert it.watch.heard > SystemClock().boottime() - 30
+            assert it.gaps == 0
+        assert not any(thread.name == "kopf" for thread in threading.enumerate())
+
+    run(body)
+
+
+def test_it_writes_nothing_and_says_nothing(
+    access: AccessTo,
+    control_plane: ControlPlane,
+    namespace: Namespace,
+    people: People,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body() -> None:
+        await people.create("a")
+        before = control_plane.requests()
+        async with following(access(), namespace) as it:
+            await it.until_told("ADDED", "a", "0 2 * * *")
+        after = control_plane.requests() - before
+        for resource in ("scheduledjobs", "events", "kopfpeerings", "customresourcedefinitions"):
+            assert after.total(WRITES, resource) == 0
+        assert [record.name for record in caplog.records if record.name.startswith("kopf")] == []
+        found = await asyncio.to_thread(namespace.api.get, namespace.ours("scheduledjobs", "a"))
+        assert not {"finalizers", "annotations"} & found["metadata"].keys()
+
+    with caplog.at_level(logging.DEBUG):
+        run(body)
+
+
+def test_it_needs_no_right_but_to_list_and_watch(
+    access: AccessTo, control_plane: ControlPlane, namespace: Namespace, people: People
+) -> None:
+    rules = [{"apiGroups": ["soloist.dev"], "resources": ["scheduledjobs"], "verbs": ["list", "watch"]}]
+    api = namespace.api
+    rbac = "rbac.authorization.k8s.io"
+    api.create(namespace.path("roles", group=rbac), {"metadata": {"name": "watcher"}, "rules": rules})
+    api.create(
+        namespace.path("rolebindings", group=rbac),
+        {
+            "metadata": {"name": "watcher"},
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "watcher"},
+            "subjects": [{"kind": "ServiceAccount", "name": "watcher", "namespace": namespace.name}],
+        },
+    )
+    api.create(namespace.path("serviceaccounts"), {"metadata": {"name": "watcher"}})
+    token = control_plane.service_account_token(namespace.name, "watcher")
+
+    async def body() -> None:
+        async with following(access(token=token), namespace) as it:
+            await people.create("a")
+            await it.until_told("ADDED", "a", "0 2 * * *")
+
+    run(body)
+
+
+def test_a_stream_that_ends_kopf_is_begun_again_and_the_gap_is_told(
+    access: AccessTo, namespace: Namespace, people: People, https_proxy: HttpsProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    # An error in the stream that is not 410 is what kopf takes for fatal.
+    error = b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"x"}}\n'
+    headers = {"Content-Type": "application/json"}
+    https_proxy.on("GET", "watch=true", faults.Answer(status=200, body=error, headers=headers), times=1)
+
+    async def body() -> None:
+        async with following(access(server=https_proxy.server), namespace) as it:
+            await it.until(lambda: it.gaps == 1)
+            await people.create("a")
+            await it.until_told("ADDED", "a", "0 2 * * *")
+        assert [r.message for r in caplog.records if r.name == "soloist.adapters.kube.kopf_watch"] == [
+            "the watch of ScheduledJobs ended; starting it again"
+        ]
+
+    run(body)
+
+
+def test_a_start_without_a_server_is_a_late_start(
+    access: AccessTo, namespace: Namespace, people: People, proxy: TcpProxy
+) -> None:
+    async def body() -> None:
+        await asyncio.to_thread(proxy.refuse)
+        async with following(access(server=proxy.server), namespace) as it:
+            await people.create("a")
+            await asyncio.sleep(1.5)
+            assert it.watch.heard == float("-inf")
+            await asyncio.to_thread(proxy.forward)
+            await it.until_told("ADDED", "a", "0 2 * * *")
+
+    run(body)
+
+
+def test_a_refused_token_is_no_hot_loop(access: AccessTo, namespace: Namespace, https_proxy: HttpsProxy) -> None:
+    async def body() -> None:
+        rule = https_proxy.on("GET", "/scheduledjobs", faults.UNAUTHORIZED)
+        async with following(access(server=https_proxy.server), namespace):
+            await asyncio.to_thread(rule.wait, 1, SECONDS)
+            await asyncio.sleep(5)
+            assert len(rule.caught) < 20
+
+    run(body)
+
+
+def test_stopping_a_watch_whose_server_does_not_answer_takes_seconds(
+    access: AccessTo, namespace: Namespace, people: People, proxy: TcpProxy
+) -> None:
+    async def body() -> None:
+        await people.create("a")
+        async with following(access(server=proxy.server), namespace) as it:
+            await it.until_told("ADDED", "a", "0 2 * * *")
+            await asyncio.to_thread(proxy.blackhole)
+
+    run(body)
