@@ -86,7 +86,7 @@ class Store(Protocol):
 
 
 class Launcher(Protocol):
-    """Runs one attempt of an action to its end. Cancelling the awaiting task abandons (http) or stops (job) it."""
+    """Runs one attempt of an action to its end. Cancelling the awaiting task abandons it: a Job goes on, ``stop`` ends it."""
 
     async def prepare(self, order: Order) -> None:
         """Make ready ahead of the time whatever does nothing by itself: for ``job``, the suspended Job."""

@@ -170,7 +170,8 @@ def _regarding(raw: Raw) -> Raw:
 
 def _cut(note: str) -> str:
     """The greatest note that the API takes is 1 KiB, and it is bytes that are counted."""
-    return note if len(note.encode()) <= NOTE_BYTES else note.encode()[: NOTE_BYTES - 3].decode("utf-8", "ignore") + "…"
+    encoded = note.encode("utf-8", "replace")
+    return note if len(encoded) <= NOTE_BYTES else encoded[: NOTE_BYTES - 3].decode("utf-8", "ignore") + "…"
 
 
 def _micro(moment: datetime) -> str:
