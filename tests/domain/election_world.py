@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from soloist.domain import election, lease_writes
 from soloist.domain.election import Standing, clashed, decide, heard, proven_dead, unanswered
 from soloist.domain.lease import Raw, parse, released_body
-from soloist.domain.standing import Candidate, Claim, Lost, Read, Renew, Wait, identity_of, is_mine
+from soloist.domain.standing import Candidate, Claim, Lost, Read, Renew, Restore, Wait, identity_of, is_mine
 from soloist.domain.term import Term, Timing
 
 TIMING = Timing()
@@ -218,16 +218,18 @@ class World:
 
     # ---- requests
 
-    def _send(self, node: Node, decision: Read | Claim | Renew) -> None:
+    def _send(self, node: Node, decision: Read | Claim | Restore | Renew) -> None:
         me, before, wall, sent_boot = node.me, node.standing, self.wall(node), self.boot(node)
         assert me is not None
         body: Raw | None = None
         if isinstance(decision, Claim):
             body, node.standing = lease_writes.claim(me, before, wall=wall, boot=sent_boot, pod=None)
+        elif isinstance(decision, Restore):
+            body, node.standing = lease_writes.restoration(me, before, wall=wall)
         elif isinstance(decision, Renew):
             body, node.standing = lease_writes.renewal(me, before, wall=wall, boot=sent_boot, pod=None, needed=None)
         node.flight = token = next(self._tokens)
-        network = node.network
+        network, blind = node.network, not node.saw_holder
         if network.refused:
             node.flight = 0
             node.standing = unanswered(me, before, sent_boot=sent_boot, boot=sent_boot)
@@ -248,7 +250,9 @@ class World:
         def arrive() -> None:
             landed: bool | None = None
             if body is not None:
-                landed = self._create(body, me, before) if before.record is None else self._replace(body, writer=me)
+                landed = (
+                    self._create(body, me, blind=blind) if before.record is None else self._replace(body, writer=me)
+                )
             answer = copy.deepcopy(self.lease)
             served = EPOCH + timedelta(seconds=int(self.now))
             if network.lost != "back":
@@ -313,11 +317,9 @@ class World:
 
     # ---- the server
 
-    def _create(self, body: Raw, writer: Candidate, before: Standing) -> bool:
+    def _create(self, body: Raw, writer: Candidate, *, blind: bool) -> bool:
         if self.lease is not None:
             return False
-        node = self.nodes[int(writer.identity.split("_")[1][3:])]
-        blind = before.lease == 0 and not node.saw_holder
         self._uids += 1
         self._write({**body, "metadata": {**body["metadata"], "uid": f"uid{self._uids}"}}, writer=writer, blind=blind)
         return True
@@ -352,7 +354,8 @@ class World:
         self, writer: Candidate, before: election.LeaseRecord | None, after: election.LeaseRecord, *, blind: bool
     ) -> None:
         if not after.holder:
-            assert before is not None
+            if before is None:
+                return
             assert before.holder == writer.identity, f"{writer.identity} blanked the Lease of {before.holder!r}"
             return
         assert after.epoch is not None

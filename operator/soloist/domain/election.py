@@ -11,7 +11,10 @@ Why at most one believes itself the leader:
 * A write carries the resourceVersion (and uid) of the last reading, so of two claims one lands.
 * A holder trusts itself for lease - margin from the *send* of its last landed write. A candidate claims only after a whole
   lease without a change, from when it *received* the last one; or on better evidence: a release, or the kubelet's word that
-  the very container is dead. A Lease that vanished, or was blanked by hand, is waited for like one that is held.
+  the very container is dead. A Lease that was blanked by hand is waited for like one that is held. One that was deleted
+  is first put back without a holder, since between two readings of "there is none" somebody may have held it.
+  (Only a process that never saw the Lease takes a missing one at once: a person who deletes it just then can make two
+  leaders for as long as the old one's next reading takes.)
 * Evidence is not error. Another holder, another uid or no Lease at all ends the term at once; a time-out, a refusal or
   garbage ends nothing, and is tried again while the trust lasts.
 * A write whose answer never came may have landed or may yet. So the next thing is a reading: the Lease has one's own
@@ -24,13 +27,25 @@ from dataclasses import replace
 from datetime import timedelta
 
 from soloist.domain.lease import LeaseRecord, Raw, parse
-from soloist.domain.standing import Candidate, Claim, LossReason, Lost, Read, Renew, Standing, Wait, is_mine, is_twin
+from soloist.domain.standing import (
+    Candidate,
+    Claim,
+    LossReason,
+    Lost,
+    Read,
+    Renew,
+    Restore,
+    Standing,
+    Wait,
+    is_mine,
+    is_twin,
+)
 from soloist.domain.term import Term, Timing
 
 __all__ = ["Candidate", "Claim", "LossReason", "Lost", "Read", "Renew", "Standing", "Term", "Timing", "Wait", "decide"]
 
 
-def decide(me: Candidate, standing: Standing, boot: float) -> Read | Claim | Renew | Wait | Lost:
+def decide(me: Candidate, standing: Standing, boot: float) -> Read | Claim | Restore | Renew | Wait | Lost:
     """The next thing to do."""
     term = standing.term
     if standing.lost is not None:
@@ -46,6 +61,9 @@ def decide(me: Candidate, standing: Standing, boot: float) -> Read | Claim | Ren
         due = term.renew_sent_boot + me.timing.period
         return Renew() if boot >= due else Wait(until=min(due, latest))
     free, poll = free_at(me, standing), standing.read_boot + me.timing.period
+    if standing.record is None and standing.saw_it:
+        again = standing.changed_boot + standing.stagger
+        return Restore() if boot >= again else Wait(until=again)
     if standing.skew is None and boot >= free:
         return Claim()
     return Read() if boot >= poll else Wait(until=poll if standing.skew is not None else min(poll, free))
@@ -54,8 +72,6 @@ def decide(me: Candidate, standing: Standing, boot: float) -> Read | Claim | Ren
 def free_at(me: Candidate, standing: Standing) -> float:
     """From when on the Lease may be claimed, by what is known now."""
     record = standing.record
-    if record is not None and is_mine(record, me):
-        return standing.changed_boot  # a claim of our own that landed too late to be believed in
     at_once = standing.changed_boot + standing.stagger
     if record is not None and (record.released or _proven_dead(standing, record)):
         return at_once
@@ -176,7 +192,10 @@ def _words(record: LeaseRecord | None) -> object:
 
 
 def _landed(me: Candidate, standing: Standing, record: LeaseRecord, boot: float) -> Standing:
-    """Our own words are in the Lease: the write they came by counts from its send."""
+    """Our own words are in the Lease: the write they came by counts from its send.
+
+    A claim that landed too late, or after a later term, begins nothing: it is waited for like anybody's.
+    """
     write = next((w for w in standing.sent if w.renew_time == record.renew_time and w.epoch == record.epoch), None)
     term = standing.term
     if write is None:
@@ -190,7 +209,7 @@ def _landed(me: Candidate, standing: Standing, record: LeaseRecord, boot: float)
             renew_sent_boot=write.boot,
             fleet_paused=record.fleet_paused,
         )
-    elif boot < trusted_until:
+    elif boot < trusted_until and write.epoch >= standing.highest_epoch:
         term = Term(
             identity=me.identity, epoch=write.epoch, lease_namespace=me.namespace, lease_name=me.name, lease_uid=record.uid,
             started_boot=write.boot, trusted_until=trusted_until, renew_time=write.renew_time, renew_sent_boot=write.boot,

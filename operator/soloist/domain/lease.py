@@ -1,4 +1,4 @@
-"""What a Lease says, read out of the raw object, and the three bodies that are ever written to it.
+"""What a Lease says, read out of the raw object, and the bodies that are ever written to it.
 
 The API server wants six digits of microseconds, always. Whatever others keep on the object (labels, annotations, owners,
 spec fields that we do not know) goes back as it came. What people or strangers wrote there is read as if it were absent
@@ -123,9 +123,8 @@ def held_body(
 ) -> Raw:
     """The Lease with its holder's words put in; everything else as it was."""
     body = copy.deepcopy(raw)
-    newest = sorted(ends.items())[-MOST_TERM_ENDS:]
     annotations = _annotations(body)
-    annotations |= {EPOCH: str(epoch), NONCE: nonce, TERM_ENDS: json.dumps([[e, micro_time(end)] for e, end in newest])}
+    annotations |= {EPOCH: str(epoch), NONCE: nonce, TERM_ENDS: _ends_text(ends)}
     annotations.pop(RELEASED, None)
     annotations.pop(HOLDER_POD, None)
     if pod is not None:
@@ -138,6 +137,14 @@ def taken_body(held: Raw, *, acquire_time: datetime, transitions: int) -> Raw:
     """The same, as the first word of a new holder."""
     body = copy.deepcopy(held)
     _spec(body).update(acquireTime=micro_time(acquire_time), leaseTransitions=min(transitions, _MOST_TRANSITIONS))
+    return body
+
+
+def restored_body(raw: Raw, *, epoch: int, renew_time: datetime, lease: float, ends: Mapping[int, datetime]) -> Raw:
+    """A Lease that was deleted, put back without a holder, with what is remembered of it."""
+    body = copy.deepcopy(raw)
+    _annotations(body).update({TERM_ENDS: _ends_text(ends)} | ({EPOCH: str(epoch)} if epoch else {}))
+    _spec(body).update(holderIdentity="", leaseDurationSeconds=int(lease), renewTime=micro_time(renew_time))
     return body
 
 
@@ -173,6 +180,10 @@ def instant(text: object) -> datetime | None:
     except ValueError:
         return None
     return moment.astimezone(UTC) if moment.tzinfo is not None and 1970 <= moment.year < 9000 else None
+
+
+def _ends_text(ends: Mapping[int, datetime]) -> str:
+    return json.dumps([[epoch, micro_time(end)] for epoch, end in sorted(ends.items())[-MOST_TERM_ENDS:]])
 
 
 def _annotations(body: Raw) -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""What an elector writes to its Lease: the claim, the renewal, the release. Each on the reading that it was decided by."""
+"""What an elector writes to its Lease: the claim, the renewal, the release, and one that was deleted. Each on the reading that it was decided by."""
 
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from soloist.domain.lease import LeaseRecord, Raw, held_body, new_lease, released_body, taken_body
+from soloist.domain.lease import LeaseRecord, Raw, held_body, new_lease, released_body, restored_body, taken_body
 from soloist.domain.standing import Candidate, Sent, Standing, is_mine
 from soloist.domain.term import Term
 
@@ -15,12 +15,7 @@ _MOST_SENT = 8
 
 def claim(me: Candidate, standing: Standing, *, wall: datetime, boot: float, pod: str | None) -> tuple[Raw, Standing]:
     """The write that takes the Lease, and the standing once it is sent. It says when the term that it replaces ended."""
-    record, last = standing.record, standing.last
-    ends: dict[int, datetime] = {}
-    for source in (last, record):
-        ends |= source.term_ends if source is not None else {}
-    if last is not None and last.epoch is not None and (end := last.end(me.timing.lease)) is not None:
-        ends[last.epoch] = end
+    record, ends = standing.record, remembered_ends(me, standing)
     epoch = max(standing.highest_epoch + 1, int(wall.timestamp() * 1_000_000))
     held = held_body(
         record.raw if record is not None else new_lease(me.namespace, me.name),
@@ -29,6 +24,27 @@ def claim(me: Candidate, standing: Standing, *, wall: datetime, boot: float, pod
     transitions = 0 if record is None else record.transitions + 1
     body = taken_body(held, acquire_time=wall, transitions=transitions)
     return body, _sending(standing, Sent(epoch=epoch, renew_time=wall, boot=boot))
+
+
+def restoration(me: Candidate, standing: Standing, *, wall: datetime) -> tuple[Raw, Standing]:
+    """The write that puts a deleted Lease back, held by nobody, so that the wait for its last holder can be seen to be whole."""
+    ends, epoch = remembered_ends(me, standing), standing.highest_epoch
+    body = restored_body(
+        new_lease(me.namespace, me.name), epoch=epoch, renew_time=wall, lease=me.timing.lease, ends=ends
+    )
+    return body, replace(standing, known=False)
+
+
+def remembered_ends(me: Candidate, standing: Standing) -> dict[int, datetime]:
+    """When past terms ended. The last one's end is known only from its holder's own words as they are now: whoever has
+    seen earlier ones, before the Lease was deleted or edited, cannot know whether it was renewed once more."""
+    record, last = standing.record, standing.last
+    ends: dict[int, datetime] = {}
+    for source in (last, record):
+        ends |= source.term_ends if source is not None else {}
+    if record is not None and record.epoch is not None and (end := record.end(me.timing.lease)) is not None:
+        ends[record.epoch] = end
+    return ends
 
 
 def renewal(

@@ -55,6 +55,11 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """Put the deleted Lease back, held by nobody."""
+
+
+@dataclass(frozen=True, slots=True)
 class Renew:
     """Renew it."""
 
@@ -105,6 +110,11 @@ class Standing:
     twin: bool = False
     term: Term | None = None
     lost: Lost | None = None
+
+    @property
+    def saw_it(self) -> bool:
+        """Whether this process ever saw a holder, or the trace of one."""
+        return self.lease > 0 or self.last is not None or self.highest_epoch > 0
 
 
 def identity_of(pod_name: str, pod_uid: str, nonce: str) -> str:

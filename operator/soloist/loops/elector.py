@@ -18,8 +18,8 @@ from soloist.domain.election import clashed, decide, heard, proven_dead, twin_me
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.holder_pod import HolderPod, OwnPod
 from soloist.domain.lease import Answer, Clash, Raw, parse
-from soloist.domain.lease_writes import claim, clock_skew, renewal
-from soloist.domain.standing import Candidate, Claim, LossReason, Lost, Read, Renew, Standing, Wait, is_mine
+from soloist.domain.lease_writes import claim, clock_skew, renewal, restoration
+from soloist.domain.standing import Candidate, Claim, LossReason, Lost, Read, Renew, Restore, Standing, Wait, is_mine
 from soloist.domain.term import Term
 from soloist.loops.election_ports import Clocks, Hooks, LeaseApi
 from soloist.loops.giving_back import give_back
@@ -108,7 +108,7 @@ class Elector:
                 self._wait(decision.until)
             case Read():
                 self._read()
-            case Claim() | Renew():
+            case Claim() | Renew() | Restore():
                 self._write(decision)
             case Lost():
                 self._lose(decision)
@@ -139,10 +139,12 @@ class Elector:
             nonce = standing.record.nonce if standing.record is not None else None
             self._standing = proven_dead(standing, nonce, boot=self._clock.boottime(), stagger=self._draw())
 
-    def _write(self, decision: Claim | Renew) -> None:
+    def _write(self, decision: Claim | Renew | Restore) -> None:
         before, wall, sent_boot = self._standing, self._clock.now(), self._clock.boottime()
         if isinstance(decision, Claim):
             body, after = claim(self._me, before, wall=wall, boot=sent_boot, pod=self._pods.text)
+        elif isinstance(decision, Restore):
+            body, after = restoration(self._me, before, wall=wall)
         else:
             needed = self._hooks.needed_epochs()
             body, after = renewal(self._me, before, wall=wall, boot=sent_boot, pod=self._pods.text, needed=needed)
