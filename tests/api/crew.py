@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,17 @@ from tests.cluster.fixtures import Namespace
 Raw = dict[str, Any]
 LEASE_SECONDS = 4
 FAST = {"SOLOIST_LEASE_DURATION": str(LEASE_SECONDS), "SOLOIST_LEASE_RETRY_PERIOD": "0.8", "SOLOIST_LEASE_MARGIN": "1"}
+
+
+ENTRY = [sys.executable, "-c", "from soloist.shells.main import main; main()", "controller"]
+if find_spec("soloist.shells.cli") is None:
+    child = (
+        "import os, sys; from soloist.shells.child import *; die_with_parent(); die_on_alarm();"
+        "from soloist.shells import settings; from soloist.shells.controller import run;"
+        "sys.exit(run(settings.load({}, os.environ, kubeconfig_namespace=lambda a, b: None)))"
+    )
+    parent = "import sys; from soloist.shells.supervisor import run; sys.exit(run([sys.executable, '-c', sys.argv[1]]))"
+    ENTRY = [sys.executable, "-c", parent, child]
 
 
 @dataclass
@@ -93,8 +105,7 @@ class Crew:
             **self.env,
             **env,
         }
-        argv = [sys.executable, "-c", "from soloist.shells.main import main; main()", "controller"]
-        process = Child(name, argv, log=self.folder / f"{name}.log", env=variables)
+        process = Child(name, ENTRY, log=self.folder / f"{name}.log", env=variables)
         process.start()
         self.members[name] = Controller(name, process)
         return self.members[name]
