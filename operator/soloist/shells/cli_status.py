@@ -1,0 +1,174 @@
+"""``soloist status``: who leads, what is wrong, and every job in one line; problems come first."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from soloist.adapters.clock import SystemClock
+from soloist.adapters.kube.api import KubeApi
+from soloist.adapters.kube.store import KubeStore
+from soloist.domain.instants import parse_time, stamp
+from soloist.domain.lease import LeaseRecord
+from soloist.domain.parsing import parse_job
+from soloist.domain.runs import Job, Phase
+from soloist.domain.ticks import base, tick_of
+from soloist.domain.wall_time import away, shown, span
+from soloist.domain.why_facts import (
+    ABSENCE_REMEDY,
+    Facts,
+    Obstacle,
+    holder_name,
+    leader_absence,
+    obstacles,
+    pause_words,
+)
+from soloist.shells.cli_reading import Leases, find_leases, place
+from soloist.shells.cli_target import Target, talk
+from soloist.shells.cli_text import indented, table
+
+OVERDUE = timedelta(seconds=60)
+_OF_THE_FLEET = ("NoLeader", "LeaderNotKnown", "FleetPaused")
+
+
+def status(target: Target) -> tuple[dict[str, Any], list[str]]:
+    """The same twice: for programs and for people."""
+
+    async def read(api: KubeApi) -> tuple[list[Job], Leases]:
+        jobs = [parse_job(raw) for raw in (await KubeStore(api, namespaces=target.namespaces).list_jobs()).items]
+        return jobs, await find_leases(api, target, (entry.lease for job in jobs for entry in job.active))
+
+    jobs, leases = talk(target, read)
+    where = "all namespaces" if target.everywhere else f"namespace {target.namespace}"
+    return overview(jobs, leases, SystemClock().now(), where=where, everywhere=target.everywhere)
+
+
+def overview(
+    jobs: Iterable[Job], leases: Leases, now: datetime, *, where: str, everywhere: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """``where`` names what was looked at; with ``everywhere`` jobs are shown with their namespaces."""
+    all_facts = [Facts(job=job, lease=leases.of(job), lease_unknown=leases.unknown, now=now) for job in jobs]
+    found = {facts.job.uid: list(problems(facts)) for facts in all_facts}
+    all_facts.sort(key=lambda f: (not found[f.job.uid], f.job.namespace, f.job.name))
+    troubled = [facts for facts in all_facts if found[facts.job.uid]]
+    document = {
+        "leases": [_lease_document(lease, now) for lease in leases.found],
+        "leaderUnknown": leases.unknown or None,
+        "problems": [
+            {"namespace": f.job.namespace, "name": f.job.name, "reason": p.reason, "says": p.what, "do": p.do or None}
+            for f in troubled
+            for p in found[f.job.uid]
+        ],
+        "jobs": [_job_document(facts) for facts in all_facts],
+    }
+    lines = [*_lease_lines(leases, now)]
+    if troubled:
+        lines += ["", f"PROBLEMS ({len(troubled)} of {len(all_facts)} jobs)"]
+        for facts in troubled:
+            lines += indented(_problem_lines(facts, found[facts.job.uid]))
+    lines += ["", *(_job_table(all_facts, everywhere) if all_facts else [f"There are no ScheduledJobs in {where}."])]
+    return document, lines
+
+
+def problems(facts: Facts) -> Iterator[Obstacle]:
+    """What a person should look at. A suspended or paused job is none; a job that paused itself is one."""
+    job, now = facts.job, facts.now
+    found = [each for each in obstacles(facts) if each.reason not in _OF_THE_FLEET]
+    yield from (each for each in found if each.reason == "Invalid" or "paused itself" in each.what)
+    failures, result = int(job.status.get("consecutiveFailures") or 0), job.status.get("lastResult")
+    why = f"kubectl soloist why {facts.named}"
+    if result in (Phase.UNKNOWN, Phase.INTERRUPTED):
+        yield Obstacle(reason=str(result), what=f"The last run ended {result}: nobody knows what became of it.", do=why)
+    elif failures:
+        counted = "The last run" if failures == 1 else f"The last {failures} runs"
+        yield Obstacle(reason="Failing", what=f"{counted} did not succeed.", do=why)
+    late = _overdue(facts)
+    if late is not None and not found:
+        what = f"Its time {shown(late, facts.zone)} ({away(late, now)}) is not decided."
+        yield Obstacle(reason="Overdue", what=what, do=why)
+
+
+def _overdue(facts: Facts) -> datetime | None:
+    """The first open time, where it is long past and no run in the way explains that."""
+    spec, observed, job = facts.spec, facts.observed, facts.job
+    if spec is None or observed is None or job.active or leader_absence(facts.lease, facts.now) is not None:
+        return None
+    first = spec.schedule.next_after(base(job, observed))
+    return first if first is not None and facts.now - tick_of(job, spec, first).launch_at > OVERDUE else None
+
+
+def _problem_lines(facts: Facts, found: Iterable[Obstacle]) -> Iterator[str]:
+    for problem in found:
+        yield f"{facts.job.namespace}/{facts.job.name}: {problem.what}"
+        if problem.do:
+            yield f"    -> {problem.do}"
+
+
+def _lease_lines(leases: Leases, now: datetime) -> Iterator[str]:
+    if leases.unknown:
+        yield f"LEADER  not known: {leases.unknown}"
+    elif not leases.found:
+        yield f"LEADER  none. {leader_absence(None, now)}"
+        yield f"        -> {ABSENCE_REMEDY}"
+    for lease in leases.found:
+        absence = leader_absence(lease, now)
+        if absence is not None:
+            yield f"LEADER  none (Lease {place(lease)}). {absence}"
+            yield f"        -> {ABSENCE_REMEDY}"
+        else:
+            age = f"for {span(now - lease.acquire_time)}" if lease.acquire_time is not None else "since an unknown time"
+            renewed = f"renewed {away(lease.renew_time, now)}" if lease.renew_time is not None else ""
+            yield f"LEADER  {holder_name(lease)} {age} (Lease {place(lease)}, epoch {lease.epoch}, {renewed})"
+        if lease.fleet_paused is not None:
+            yield f"PAUSED  the whole installation{pause_words(lease.fleet_paused)}"
+            yield "        -> To go on: kubectl soloist resume --all"
+
+
+def _lease_document(lease: LeaseRecord, now: datetime) -> dict[str, Any]:
+    return {
+        "lease": place(lease),
+        "leading": leader_absence(lease, now) is None,
+        "holder": holder_name(lease) or None,
+        "epoch": lease.epoch,
+        "acquired": stamp(lease.acquire_time) if lease.acquire_time is not None else None,
+        "renewed": stamp(lease.renew_time) if lease.renew_time is not None else None,
+        "paused": lease.fleet_paused,
+    }
+
+
+def _held_back(facts: Facts) -> str:
+    """Why nothing is scheduled, in a word; the fleet's own state stands above the table."""
+    return next((each.reason for each in obstacles(facts) if each.reason not in _OF_THE_FLEET), "")
+
+
+def _following(facts: Facts) -> datetime | None:
+    stopped = any(each.reason not in ("NoLeader", "LeaderNotKnown", "NotLookedAt") for each in obstacles(facts))
+    return facts.spec.schedule.next_after(facts.now) if facts.spec is not None and not stopped else None
+
+
+def _job_document(facts: Facts) -> dict[str, Any]:
+    job, raw = facts.job, facts.job.status
+    following = _following(facts)
+    return {
+        "namespace": job.namespace,
+        "name": job.name,
+        "schedule": facts.spec.schedule_text if facts.spec is not None else None,
+        "timeZone": facts.spec.time_zone if facts.spec is not None else None,
+        "last": raw.get("lastScheduleTime"),
+        "result": raw.get("lastResult"),
+        "next": stamp(following) if following is not None else None,
+        "active": len(job.active),
+        "held": _held_back(facts) or None,
+    }
+
+
+def _job_table(all_facts: Iterable[Facts], everywhere: bool) -> list[str]:
+    header = ["NAME", "SCHEDULE", "ZONE", "LAST", "RESULT", "NEXT", "ACTIVE", "HELD BACK"]
+    rows = []
+    for facts in all_facts:
+        row = _job_document(facts)
+        last, following = parse_time(row["last"]), parse_time(row["next"])
+        cells = [row["name"], row["schedule"] or "", row["timeZone"] or ""]
+        cells += [away(last, facts.now) if last is not None else "", row["result"] or ""]
+        cells += [away(following, facts.now) if following is not None else "", str(row["active"]), row["held"] or ""]
+        rows.append([row["namespace"], *cells] if everywhere else cells)
+    return table(["NAMESPACE", *header] if everywhere else header, rows)

@@ -1,0 +1,136 @@
+"""``soloist trigger``: one JobRun, which the controllers pass through the same gate as every other.
+
+What it does is the ScheduledJob's action, whoever made the run; it ignores ``suspend`` and a pause of the job, not one of
+the whole installation. With ``wait`` it is followed to its end, by reading it now and then: a watch would need a right more.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from datetime import timedelta
+
+from soloist.adapters.clock import SystemClock
+from soloist.adapters.kube.api import KubeApi
+from soloist.adapters.kube.store import KubeStore
+from soloist.domain.errors import TransientError
+from soloist.domain.names import label_value, manual_name
+from soloist.domain.parsing import parse_job
+from soloist.domain.runs import Job, Phase
+from soloist.domain.wall_time import span
+from soloist.domain.why import Facts, Seen
+from soloist.domain.why_facts import leader_absence, pause_words, refusal
+from soloist.ports import Raw, Refused, Written
+from soloist.shells.cli_reading import find_leases, read_job
+from soloist.shells.cli_target import Target, talk
+from soloist.shells.cli_text import Complaint
+
+EXIT_FAILED, EXIT_UNKNOWN, EXIT_NOT_OVER = 1, 3, 4
+_POLL_SECONDS = 0.5
+Say = Callable[[str], None]
+
+
+def manual_run(job: Job, nonce: str) -> Raw:
+    """The JobRun that a person asks for. What it does is the ScheduledJob's; only whose it is stands here."""
+    labels = {"soloist.dev/scheduled-job-uid": job.uid}
+    label = label_value(job.name)
+    owner = {
+        "apiVersion": "soloist.dev/v1alpha1",
+        "kind": "ScheduledJob",
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+    return {
+        "metadata": {
+            "name": manual_name(job.name, nonce),
+            "namespace": job.namespace,
+            "labels": labels | ({"soloist.dev/scheduled-job": label} if label is not None else {}),
+            "ownerReferences": [owner],
+        },
+        "spec": {"scheduledJobName": job.name, "scheduledJobUID": job.uid, "trigger": "Manual"},
+    }
+
+
+def trigger(target: Target, name: str, *, wait: bool, timeout: float | None, say: Say) -> tuple[Raw, int]:
+    """The JobRun as it was made, or as it ended, and the exit code."""
+
+    async def conversation(api: KubeApi) -> tuple[Raw, int]:
+        job = parse_job(await read_job(api, target, name))
+        leases = await find_leases(api, target, (entry.lease for entry in job.active))
+        lease = leases.of(job)
+        _check(Facts(job=job, lease=lease, lease_unknown=leases.unknown, now=SystemClock().now()), say)
+        run = await _create(api, job)
+        say(f"jobrun {run['metadata']['name']} created in namespace {job.namespace}")
+        return await _follow(api, run, timeout, say) if wait else (run, 0)
+
+    return talk(target, conversation)
+
+
+async def _create(api: KubeApi, job: Job) -> Raw:
+    made = await KubeStore(api).create_run(manual_run(job, secrets.token_hex(16)))
+    match made:
+        case Written():
+            return made.obj
+        case Refused():
+            raise Complaint(f"The API server refuses the run: {made.message}")
+        case _:
+            raise Complaint(
+                f"The run could not be made in namespace {job.namespace}, which may be going away; try again."
+            )
+
+
+def _check(facts: Facts, say: Say) -> None:
+    """A run that cannot be launched is not made; one that will only wait is, with a word."""
+    job, refused = facts.job, refusal(facts.job)
+    if job.deleting:
+        raise Complaint(f"{job.name} is being deleted and starts nothing more.")
+    if refused is not None:
+        raise Complaint(f"{job.name} cannot be run: {refused.message}")
+    if facts.lease is not None and facts.lease.fleet_paused is not None:
+        words = pause_words(facts.lease.fleet_paused)
+        raise Complaint(
+            f"The whole installation is paused{words}: a run would be skipped. First: kubectl soloist resume --all."
+        )
+    absence = None if facts.lease_unknown else leader_absence(facts.lease, facts.now)
+    if absence is not None:
+        say(f"{absence} The run waits for one.")
+
+
+async def _follow(api: KubeApi, run: Raw, timeout: float | None, say: Say) -> tuple[Raw, int]:
+    meta, clock = run["metadata"], SystemClock()
+    until = clock.boottime() + timeout if timeout is not None else None
+    told = ""
+    while True:
+        try:
+            found = await KubeStore(api).read_run(meta["namespace"], meta["name"])
+        except TransientError as error:
+            line = f"waiting: {error}"
+        else:
+            if found is None or found["metadata"]["uid"] != meta["uid"]:
+                raise Complaint(f"The run {meta['name']} was deleted before it was over.")
+            run, line = found, _line(Seen.of(found))
+        if line != told:
+            say(line)
+            told = line
+        seen = Seen.of(run)
+        if seen.run.phase.final:
+            return run, exit_code(seen.run.phase)
+        if until is not None and clock.boottime() >= until:
+            say(f"{meta['name']} is not over after {span(timedelta(seconds=timeout or 0))}; it goes on.")
+            return run, EXIT_NOT_OVER
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _line(seen: Seen) -> str:
+    parts = [f"{seen.run.name} {seen.run.phase}", *([f"attempt {seen.run.attempt}"] if seen.run.attempt else [])]
+    parts += [f"took {span(seen.took)}"] if seen.took is not None else []
+    reason = f"{seen.run.reason}: {seen.message}" if seen.run.reason and seen.message else seen.run.reason
+    return ", ".join(parts) + (f" ({reason})" if reason else "")
+
+
+def exit_code(phase: Phase) -> int:
+    """0 for what succeeded, 3 where nobody knows, 1 for every other end."""
+    if phase is Phase.SUCCEEDED:
+        return 0
+    return EXIT_UNKNOWN if phase.held else EXIT_FAILED
