@@ -28,7 +28,7 @@ SPEC = {"schedule": "0 2 * * *", "http": {"url": "http://backend.default.svc/run
 class Following:
     """A kopf watch over one namespace and what it told."""
 
-    def __init__(self, access: Access, namespace: str) -> None:
+    def __init__(self, access: Access, namespace: str, window: int) -> None:
         self.told: list[tuple[str, str, str]] = []
         self.objects: list[Raw] = []
         self.gaps = 0
@@ -40,6 +40,7 @@ class Following:
             on_gap=self._gap,
             boottime=SystemClock().boottime,
             namespaces=[namespace],
+            window=window,
         )
 
     def _tell(self, kind: str, obj: Raw) -> None:
@@ -63,8 +64,8 @@ class Following:
 
 
 @asynccontextmanager
-async def following(access: Access, namespace: Namespace) -> AsyncIterator[Following]:
-    it = Following(access, namespace.name)
+async def following(access: Access, namespace: Namespace, window: int = 25) -> AsyncIterator[Following]:
+    it = Following(access, namespace.name, window)
     it.watch.start()
     try:
         yield it
@@ -228,5 +229,42 @@ def test_stopping_a_watch_whose_server_does_not_answer_takes_seconds(
         async with following(access(server=proxy.server), namespace) as it:
             await it.until_told("ADDED", "a", "0 2 * * *")
             await asyncio.to_thread(proxy.blackhole)
+
+    run(body)
+
+
+def test_a_kind_that_is_not_served_yet_is_waited_for_aloud(
+    access: AccessTo, namespace: Namespace, people: People, https_proxy: HttpsProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    https_proxy.on("GET", "/apis/soloist.dev/v1alpha1$", faults.refused(404, "NotFound"), times=1)
+
+    async def body() -> None:
+        await people.create("a")
+        async with following(access(server=https_proxy.server), namespace) as it:
+            await it.until_told("ADDED", "a", "0 2 * * *")
+        [said] = [record for record in caplog.records if record.name == "soloist.adapters.kube.kopf_watch"]
+        assert "apply the CRDs of this version" in said.__dict__["error"]
+
+    run(body)
+
+
+def test_a_watch_that_went_silent_is_begun_again(
+    access: AccessTo, namespace: Namespace, people: People, https_proxy: HttpsProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        await people.create("a")
+        async with following(access(server=https_proxy.server), namespace, window=1) as it:
+            await it.until_told("ADDED", "a", "0 2 * * *")
+            held = https_proxy.on("GET", "/scheduledjobs", faults.Hold())
+            await asyncio.to_thread(held.wait, 1, SECONDS)
+            silent_since = it.watch.heard
+            # kopf itself would wait for its request's own time-out, 30 s.
+            async with asyncio.timeout(SECONDS):
+                while not any("went silent" in r.__dict__.get("error", "") for r in caplog.records):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            https_proxy.clear()
+            await people.create("b")
+            await it.until_told("ADDED", "b", "0 2 * * *")
+            assert it.watch.heard > silent_since
 
     run(body)

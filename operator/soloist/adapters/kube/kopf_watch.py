@@ -3,7 +3,7 @@
 Why it is right: ``kopf.on.event`` writes nothing (no finalizer, no annotation, no peering, no Event); kopf has a thread and a
 loop of its own, since it cancels every task that was created after it started; it ends on what it takes for fatal, so it is
 started again, with a growing wait; and since it gets its session from us, each of its requests is seen: a watch is renewed
-every 25 s, so one that is silent for three times that is dead, whatever kopf believes (nolar/kopf#1276), and a list after
+every ``window`` seconds, so one that is silent for three times that is dead, whatever kopf believes (nolar/kopf#1276), and a list after
 the first one is a gap in which deletions went untold, which the caller closes by a list of its own.
 """
 
@@ -20,11 +20,10 @@ from soloist.adapters.kube.answers import NotFound
 from soloist.adapters.kube.api import KubeApi, open_session
 from soloist.adapters.kube.config import Access
 from soloist.adapters.kube.store import GROUP, JOBS, VERSION, path_of
-from soloist.domain.errors import PermanentError, SoloistError
+from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.ports import Raw
 
-WINDOW_SECONDS = 25
-DEAD_AFTER_SECONDS = 3.0 * WINDOW_SECONDS
+DEAD_AFTER_WINDOWS = 3
 LONGEST_WAIT = 30.0
 STOP_SECONDS = 5.0
 _log = logging.getLogger(__name__)
@@ -44,12 +43,14 @@ class KopfWatch:
         on_gap: Callable[[], None],
         boottime: Callable[[], float],
         namespaces: Sequence[str] = (),
+        window: int = 25,
     ) -> None:
         self._access = access
         self._on_event = on_event
         self._on_gap = on_gap
         self._boottime = boottime
         self._namespaces = tuple(namespaces)
+        self._window = window
         paths = [path_of(JOBS, namespace) for namespace in self._namespaces or (None,)]
         self._heard: dict[str, float] = dict.fromkeys(paths, float("-inf"))
         self._listed: set[str] = set()
@@ -122,10 +123,11 @@ class KopfWatch:
     async def _watch_once(self, stopped: asyncio.Task[Any], began: float) -> None:
         """Run kopf until it ends, is to stop, or is silent for too long."""
         enough = asyncio.Event()
+        silent = False
         operator = asyncio.create_task(
             kopf.operator(
                 registry=self._registry(),
-                settings=_settings(),
+                settings=_settings(self._window),
                 standalone=True,
                 clusterwide=not self._namespaces,
                 namespaces=self._namespaces,
@@ -135,7 +137,7 @@ class KopfWatch:
         try:
             while not operator.done():
                 await asyncio.wait({operator, stopped}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
-                silent = self._boottime() - max(began, self.heard) > DEAD_AFTER_SECONDS
+                silent = self._boottime() - max(began, self.heard) > DEAD_AFTER_WINDOWS * self._window
                 if stopped.done() or silent:
                     enough.set()
                     await asyncio.wait({operator}, timeout=STOP_SECONDS / 2)
@@ -145,6 +147,8 @@ class KopfWatch:
             await asyncio.wait({operator}, timeout=STOP_SECONDS / 4)
         if operator.done() and not operator.cancelled():
             operator.result()
+        if silent:
+            raise TransientError("the watch went silent")
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -182,15 +186,15 @@ class KopfWatch:
             self._caller.call_soon_threadsafe(callback, *args)
 
 
-def _settings() -> kopf.OperatorSettings:
+def _settings(window: int) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.process.ultimate_exiting_timeout = None
-    settings.watching.server_timeout = WINDOW_SECONDS
-    settings.watching.client_timeout = WINDOW_SECONDS + 10
+    settings.watching.server_timeout = window
+    settings.watching.client_timeout = window + 10
     settings.watching.connect_timeout = 5
-    settings.watching.inactivity_timeout = WINDOW_SECONDS + 5
+    settings.watching.inactivity_timeout = window + 5
     settings.watching.reconnect_backoff = 1
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = (1, 2, 4)
