@@ -29,6 +29,9 @@ QUIET_LEAD, LEAD_EACH = 0.03, 0.0025
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 10.0
 
+MOST_STEPS = 500
+"""Steps of one job in a row, before others get their turn and somebody is told: no fault may spin."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
@@ -148,9 +151,13 @@ class Scheduler:
     async def _work(self, key: Key) -> None:
         """Steps until there is none to take. An error is survived: read again, and come back after a wait that grows."""
         try:
-            while await self._step(key):
+            for _ in range(MOST_STEPS):
                 self._again.discard(key)
-            self._failures.pop(key, None)
+                if not await self._step(key):
+                    self._failures.pop(key, None)
+                    return
+            self.report.failed("scheduler", RuntimeError(f"{key} asked for {MOST_STEPS} steps in a row"))
+            self._come_back(key, 1.0)
         except SoloistError as error:
             self.report.failed("scheduler", error)
             await self._recover(key, error)
