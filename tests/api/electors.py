@@ -48,7 +48,8 @@ class Replica:
             renewed=self.terms.append, elected=self._elected, lost=self._lost, needed_epochs=needed,
             noticed=lambda reason, message: self.notices.append((reason, message)), follow=self.watches.follow,
         )  # fmt: skip
-        client = LeaseClient(BoundedClient(access), namespace=namespace, name=lease)
+        self._client = BoundedClient(access)
+        client = LeaseClient(self._client, namespace=namespace, name=lease)
         self.elector = Elector(me, client, CLOCK, hooks=hooks, stagger=lambda: 0.5, own=own)
         self.identity = me.identity
 
@@ -73,6 +74,7 @@ class Replica:
         self.elector.stop(drained)
         self.elector.join(10)
         self.watches.stop()
+        self._client.close()
 
     @property
     def trusted_until(self) -> float:

@@ -7,6 +7,7 @@ nobody else may start before that, and somebody must lead when the fault is over
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -110,10 +111,10 @@ class Bench:
         leader = self.replica("a", lease, server).start()
         assert leader.elected.wait(SOON), f"{row}: nobody led before the fault; {leader.notices}"
         second = self.replica("b", lease, server if all_cut else None).start()
-        CLOCK_WAIT(2 * TIMING.period)
+        let_pass(2 * TIMING.period)
         fault_at = CLOCK.boottime()
         break_it()
-        CLOCK_WAIT(FAULT_SECONDS)
+        let_pass(FAULT_SECONDS)
         led_during = second.elected.is_set()
         heal()
         healed_at = CLOCK.boottime()
@@ -131,10 +132,8 @@ class Bench:
         return outcome
 
 
-def CLOCK_WAIT(seconds: float) -> None:
+def let_pass(seconds: float) -> None:
     """The fault lasts so long: nothing is waited for."""
-    import time
-
     time.sleep(seconds)
 
 
@@ -203,7 +202,7 @@ def test_a_watch_that_fails_costs_a_period_at_most(
     standby = Replica("b", config, lease).start()
     if not isinstance(effect, Freeze):
         broken.wait()
-    CLOCK_WAIT(3 * TIMING.period)
+    let_pass(3 * TIMING.period)
     before = CLOCK.boottime()
     first.stop()
     assert standby.elected.wait(SOON)
@@ -216,7 +215,7 @@ def test_a_hand_over_by_release_takes_no_wait(control_plane: ControlPlane, tmp_p
     first = Replica("a", config, lease).start()
     assert first.elected.wait(SOON)
     standby = Replica("b", config, lease).start()
-    CLOCK_WAIT(3 * TIMING.period)
+    let_pass(3 * TIMING.period)
     before = CLOCK.boottime()
     first.stop()
     assert standby.elected.wait(SOON)

@@ -80,6 +80,11 @@ class BoundedClient:
                 with contextlib.suppress(OSError):
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Cut, and keep nothing."""
+        self.cut()
+        self._api.rest_client.pool_manager.clear()
+
     def _send(self, method: str, path: str, body: Raw | None, timeout: float, *, again: bool) -> Reply:
         response = self._call(method, path, body, timeout, again=again)
         return Reply(status=response.status, headers=dict(response.headers), body=response.read() or b"")

@@ -24,6 +24,9 @@ from kubernetes.config.incluster_config import SERVICE_CERT_FILENAME, SERVICE_HO
 
 from soloist.domain.errors import ConfigError
 
+_reading = threading.Lock()
+"""The library shares its temporary files between all that load, by their content."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
@@ -124,7 +127,7 @@ class Access:
     def _read(self) -> _Loaded:
         configuration = Configuration()
         try:
-            with tempfile.TemporaryDirectory(prefix="soloist-") as scratch:
+            with _reading, tempfile.TemporaryDirectory(prefix="soloist-") as scratch:
                 self._load(configuration, scratch)
                 return _Loaded(
                     configuration=configuration,

@@ -76,7 +76,7 @@ class _Watch:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-        self._client.cut()
+        self._client.close()
 
     def _run(self) -> None:
         while True:
