@@ -45,9 +45,9 @@ def _details(facts: Facts, seen: Seen) -> Iterable[str]:
         recorded = "It is recorded" if facts.job.entry(run.uid) is not None else "It is not recorded yet"
         yield f"{recorded}, and is launched at {shown(launch, facts.zone)} ({away(launch, now)})."
     if run.attempt:
-        began = f" was launched {away(seen.started, now)}" if seen.started is not None else " has no time of launch"
         took = f" and took {span(seen.took)}" if seen.took is not None else ""
-        yield f"Attempt {run.attempt}{began}{took}."
+        began = f"Attempt {run.attempt} was launched {away(seen.started, now)}{took}." if seen.started is not None else ""
+        yield began or f"It was attempt {run.attempt}."
     if run.next_attempt is not None and not run.phase.final:
         yield f"The next attempt is due {away(run.next_attempt, now)}."
     if seen.message:

@@ -15,6 +15,7 @@ class Verdict(StrEnum):
     """The short answer to "did it run at that time?"."""
 
     RAN = "Ran"
+    FAILED = "Failed"
     UNDER_WAY = "UnderWay"
     DID_NOT_RUN = "DidNotRun"
     STOPPED = "Stopped"
@@ -31,6 +32,7 @@ class Verdict(StrEnum):
 
 _SHORT = {
     Verdict.RAN: "it ran",
+    Verdict.FAILED: "it ran, and did not succeed",
     Verdict.UNDER_WAY: "its run is not over",
     Verdict.DID_NOT_RUN: "it did not run",
     Verdict.STOPPED: "it was stopped",
@@ -62,7 +64,7 @@ PHASES: Mapping[Phase, Words] = {
     ),
     Phase.SUCCEEDED: Words(Verdict.RAN, "Its run {run} succeeded."),
     Phase.FAILED: Words(
-        Verdict.RAN, "Its run {run} failed: it is certain that it did not succeed.", f"Mend the cause. {_TRIGGER}"
+        Verdict.FAILED, "Its run {run} failed: it is certain that it did not succeed.", f"Mend the cause. {_TRIGGER}"
     ),
     Phase.UNKNOWN: Words(
         Verdict.NOT_KNOWN,

@@ -25,7 +25,7 @@ def pause(target: Target, name: str, reason: str) -> str:
 
     async def conversation(api: KubeApi) -> str:
         await read_job(api, target, name)
-        await _annotate(api, path_of(JOBS, target.namespace, name), {PAUSED: _annotation(reason)})
+        await _annotate(api, path_of(JOBS, target.namespace, name), {PAUSED: annotation(reason)})
         return f"{name} is paused: its times pass and are recorded as Paused. To go on: kubectl soloist resume {name} -n {target.namespace}"
 
     return talk(target, conversation)
@@ -54,7 +54,7 @@ def resume(target: Target, name: str) -> str:
 def pause_all(target: Target, reason: str) -> str:
     async def conversation(api: KubeApi) -> str:
         lease = await _the_lease(api, target)
-        await _annotate(api, _lease_path(lease), {PAUSED: _annotation(reason)})
+        await _annotate(api, _lease_path(lease), {PAUSED: annotation(reason)})
         return f"The installation of Lease {place(lease)} is paused: no run starts until: kubectl soloist resume --all"
 
     return talk(target, conversation)
@@ -89,7 +89,8 @@ def _lease_path(lease: LeaseRecord) -> str:
     return collection(LEASES, "leases", namespace, name)
 
 
-def _annotation(reason: str) -> str:
+def annotation(reason: str) -> str:
+    """Never empty and never "false", which would be no pause; ``pause_words`` reads it."""
     return f"true: {reason.strip()}" if reason.strip() else "true"
 
 

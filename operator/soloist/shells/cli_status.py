@@ -7,6 +7,7 @@ from typing import Any
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.store import KubeStore
+from soloist.domain.gate import still_auto_paused
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.lease import LeaseRecord
 from soloist.domain.parsing import parse_job
@@ -73,12 +74,13 @@ def problems(facts: Facts) -> Iterator[Obstacle]:
     """What a person should look at. A suspended or paused job is none; a job that paused itself is one."""
     job, now = facts.job, facts.now
     found = [each for each in obstacles(facts) if each.reason not in _OF_THE_FLEET]
-    yield from (each for each in found if each.reason == "Invalid" or "paused itself" in each.what)
+    paused_itself = still_auto_paused(job)
+    yield from (each for each in found if each.reason == "Invalid" or (each.reason == "Paused" and paused_itself))
     failures, result = int(job.status.get("consecutiveFailures") or 0), job.status.get("lastResult")
     why = f"kubectl soloist why {facts.named}"
     if result in (Phase.UNKNOWN, Phase.INTERRUPTED):
         yield Obstacle(reason=str(result), what=f"The last run ended {result}: nobody knows what became of it.", do=why)
-    elif failures:
+    elif failures and not paused_itself:
         counted = "The last run" if failures == 1 else f"The last {failures} runs"
         yield Obstacle(reason="Failing", what=f"{counted} did not succeed.", do=why)
     late = _overdue(facts)

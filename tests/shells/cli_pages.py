@@ -1,0 +1,100 @@
+"""Pages that users see, made of fixed worlds. ``python -m tests.shells.cli_pages`` writes the golden files anew."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from soloist.shells.cli import cli
+from soloist.shells.cli_preview import from_file, from_text, preview
+from soloist.shells.cli_reading import Leases
+from soloist.shells.cli_runs import runs_of, why_of
+from soloist.shells.cli_status import overview
+from tests.domain.why_world import at, entry, facts, job, lease, line, run
+
+GOLDEN = Path(__file__).parent / "golden"
+EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
+NOW = at("12:00:30")
+COMMANDS = ("status", "runs", "why", "trigger", "pause", "resume", "preview")
+BERLIN = {"spec": {"schedule": "30 2 * * *", "timeZone": "Europe/Berlin"}}
+
+FINE = job("report", watermark=at("12:00"), lastScheduleTime="2026-10-15T12:00:00Z", lastResult="Succeeded")
+TROUBLED = [
+    FINE,
+    job("asleep", spec={"suspend": True}, watermark=at("11:00")),
+    job("emails", spec={"schedule": "*/5 * * * *"}, watermark=at("12:00"), lastScheduleTime="2026-10-15T12:00:00Z", lastResult="Unknown", consecutiveFailures=1, active=[entry(at("12:00"), of="emails")]),
+    job("payroll", spec={"schedule": "0 2 31 2 *"}),
+    job("sweep", watermark=at("12:00"), consecutiveFailures=5, lastResult="Failed", paused={"since": "2026-10-15T10:00:05Z", "reason": "TooManyFailures", "message": "…"}),
+    job("stuck", watermark=at("09:00"), lastScheduleTime="2026-10-15T09:00:00Z", lastResult="Succeeded"),
+]  # fmt: skip
+HISTORY = facts(
+    NOW,
+    run(at("09:00"), "Succeeded", attempt=1, startTime="2026-10-15T09:00:00.012Z", completionTime="2026-10-15T09:00:00.052Z"),
+    run(at("10:00"), "Failed", attempt=3, reason="ConnectionFailed", message="Nothing was sent to http://backend:80: the connection failed.", startTime="2026-10-15T10:00:40Z", completionTime="2026-10-15T10:00:45Z"),
+    run(None, "Succeeded", created=at("10:30"), attempt=1, startTime="2026-10-15T10:30:00Z", completionTime="2026-10-15T10:31:40Z"),
+    run(at("12:00"), "Running", attempt=1, startTime="2026-10-15T12:00:00Z"),
+    active=[entry(at("12:00"))],
+    watermark=at("12:00"),
+    recent=[line("Succeeded", at("02:00"), at("09:00"), 8), line("Failed", at("10:00")), line("Blocked", at("11:00"), message="Run x was not over.")],
+)  # fmt: skip
+
+
+def _overview(*jobs: object, leases: Leases, everywhere: bool = False) -> list[str]:
+    where = "all namespaces" if everywhere else "namespace billing"
+    return overview(jobs, leases, NOW, where=where, everywhere=everywhere)[1]  # type: ignore[arg-type]
+
+
+def _nightly(day: datetime) -> Callable[[str], list[str]]:
+    return lambda asked: why_of(facts(day, since=datetime(2026, 1, 1, tzinfo=UTC), watermark=day, **BERLIN), asked)[1]
+
+
+def _preview(text: str, zone: str, policy: str) -> list[str]:
+    return preview(from_text(text, zone, policy), start="2026-10-23", now=NOW, count=5)[1]
+
+
+def _help(*command: str) -> list[str]:
+    return CliRunner().invoke(cli, [*command, "--help"], terminal_width=110, prog_name="soloist").output.splitlines()
+
+
+ONE = Leases(found=(lease(NOW),))
+AUTUMN, SPRING = datetime(2026, 10, 25, 12, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)
+
+PAGES: dict[str, Callable[[], Iterable[str]]] = {
+    "status": lambda: _overview(FINE, leases=ONE),
+    "status-problems": lambda: _overview(*TROUBLED, leases=ONE, everywhere=True),
+    "status-no-leader": lambda: _overview(FINE, leases=Leases(found=(lease(NOW, renewed=300),))),
+    "status-released": lambda: _overview(FINE, leases=Leases(found=(lease(NOW, holder=""),))),
+    "status-fleet-paused": lambda: _overview(FINE, leases=Leases(found=(lease(NOW, paused="true: migration"),))),
+    "status-leader-not-known": lambda: _overview(FINE, leases=Leases(found=(), unknown="you may not.")),
+    "status-nothing": lambda: _overview(leases=Leases(found=())),
+    "runs": lambda: runs_of(HISTORY)[1],
+    "runs-none": lambda: runs_of(facts(NOW))[1],
+    "why": lambda: why_of(HISTORY, None)[1],
+    "why-invalid": lambda: why_of(facts(NOW, of=TROUBLED[3]), None)[1],
+    "why-blocked": lambda: why_of(HISTORY, "11:00")[1],
+    "why-failed": lambda: why_of(HISTORY, "2026-10-15 10:00")[1],
+    "why-folded": lambda: why_of(HISTORY, "2026-10-15T05:00:00Z")[1],
+    "why-not-a-tick": lambda: why_of(HISTORY, "10:30")[1],
+    "why-ahead": lambda: why_of(HISTORY, "2026-10-15 13:00")[1],
+    "why-no-leader": lambda: why_of(facts(NOW, watermark=at("11:00"), leading=False), "12:00")[1],
+    "why-twice": lambda: _nightly(AUTUMN)("02:30"),
+    "why-skipped-hour": lambda: _nightly(SPRING)("2026-03-29 02:30"),
+    "preview-shift": lambda: _preview("30 2 * * *", "Europe/Berlin", "Shift"),
+    "preview-wall-clock": lambda: _preview("30 2 * * *", "Europe/Berlin", "WallClock"),
+    "preview-real-time": lambda: _preview("*/5 * * * *", "Europe/Berlin", "Shift"),
+    "preview-example": lambda: preview(
+        from_file(str(EXAMPLES / "http-catch-up.yaml"))[0], start=None, now=NOW, count=3
+    )[1],
+    "help": lambda: _help(),
+    **{f"help-{command}": lambda command=command: _help(command) for command in COMMANDS},  # type: ignore[misc]
+}
+
+
+def page(name: str) -> str:
+    return "\n".join(PAGES[name]()) + "\n"
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        (GOLDEN / f"{name}.txt").write_text(page(name), encoding="utf-8")
