@@ -6,7 +6,7 @@ from typing import Any
 from soloist.domain.actions import FailedKnown, Order, Succeeded
 from soloist.domain.instants import stamp
 from soloist.domain.names import label_value, run_key, run_name
-from soloist.domain.runs import Memory, Phase, Run
+from soloist.domain.runs import Entry, Memory, Phase, Run
 from soloist.domain.steps import WriteAttempt, WriteRun
 from soloist.domain.view import View
 
@@ -63,6 +63,24 @@ def order(view: View, run: Run, attempt: int) -> Order:
         scheduled_time=tick,
         attempt=attempt,
         key=key,
+        fence=view.epoch,
+        timeout=view.spec.timeout,
+        action=view.spec.action,
+    )
+
+
+def order_to_stop(view: View, entry: Entry) -> Order:
+    """For a run whose object is gone: enough to find what it started."""
+    return Order(
+        namespace=view.job.namespace,
+        job_name=view.job.name,
+        job_uid=view.job.uid,
+        generation=view.job.generation,
+        run_name=entry.run,
+        run_uid=entry.uid,
+        scheduled_time=entry.tick,
+        attempt=1,
+        key=run_key(run_uid=entry.uid, job_uid=view.job.uid, scheduled=entry.tick),
         fence=view.epoch,
         timeout=view.spec.timeout,
         action=view.spec.action,

@@ -18,7 +18,7 @@ from soloist.domain.instants import parse_time
 from soloist.domain.runs import Entry, Memory, Phase, Run
 from soloist.domain.steps import Cancel, DeleteRun, Step, WriteJob, WriteRun
 from soloist.domain.ticks import Reason, base, still_wanted
-from soloist.domain.view import View, attempts_left, retries_unknown, standing
+from soloist.domain.view import View, a_job_tells, attempts_left, retries_unknown, standing
 
 RIDES_FOR = timedelta(seconds=61)
 """A success is written together with the next record if that comes within this time."""
@@ -50,10 +50,13 @@ def write_outcome(view: View) -> Step | None:
 
 
 def _gone(view: View) -> Step | None:
-    """A run that a person deleted while this process had it going: the call is given up."""
+    """A run that a person deleted: the call that this process has going is given up, the Job is stopped."""
     present = {run.uid for run in view.runs}
     for entry in view.job.active:
-        if entry.uid not in present and view.remembered(entry.uid).running:
+        if entry.uid in present or entry.lease != view.lease:
+            continue
+        going = standing(view, entry, None) is Standing.HELD and a_job_tells(view)
+        if view.remembered(entry.uid).running or going:
             return Cancel(uid=entry.uid, reason=Reason.CANCELLED)
     return None
 

@@ -137,10 +137,9 @@ def standing(view: View, entry: Entry, run: Run | None) -> Standing:
     known = view.remembered(entry.uid)
     held = Standing.HELD if view.boot < held_until(view, entry.uid) else Standing.OVER
     if run is None:
-        never = view.mine(entry) and not known.launched
-        return Standing.OVER if never else held
+        return _deleted(view, entry, held)
     if run.phase.final:
-        return held if run.phase.held else Standing.OVER
+        return held if run.phase.held and not a_job_tells(view) else Standing.OVER
     if known.running:
         return Standing.GOING
     if known.cancelled is not None:
@@ -153,6 +152,21 @@ def standing(view: View, entry: Entry, run: Run | None) -> Standing:
         return Standing.UNLAUNCHED
     if entry.lease == view.lease:
         return Standing.HELD
+    return held
+
+
+def a_job_tells(view: View) -> bool:
+    """Whether something is going on need not be guessed by time: there is a Job, or there is none."""
+    return isinstance(view.spec.action, JobAction)
+
+
+def _deleted(view: View, entry: Entry, held: Standing) -> Standing:
+    """A person deleted the run. What it started counts until it must be over, or, for a Job, until that is gone."""
+    known = view.remembered(entry.uid)
+    if view.mine(entry) and not known.launched:
+        return Standing.OVER
+    if a_job_tells(view) and entry.lease == view.lease:
+        return Standing.OVER if known.cancelled is not None else Standing.HELD
     return held
 
 

@@ -98,6 +98,10 @@ class Cache:
                     changed |= self.drop_run(key, run.name, uid=run.uid)
         return changed
 
+    def unfinished(self) -> frozenset[str]:
+        """The uids of runs that have no outcome yet."""
+        return frozenset(run.uid for runs in self._runs.values() for run in runs.values() if not run.phase.final)
+
     def epochs(self) -> frozenset[int]:
         """Terms of which a recorded run may be unfinished: their ends must be remembered."""
         return frozenset(entry.epoch for job in self._jobs.values() for entry in job.active)

@@ -133,6 +133,8 @@ class Effects:
             case Written(obj=obj):
                 self._cache.put_job(obj)
                 self._report.decided(view, step)
+                if "paused" in patch and patch["paused"] is not None:
+                    self._report.stands_in_the_way(job, "PausedAfterFailures", patch["paused"]["message"])
                 self._forget(view, step)
                 if step.add:
                     self._stage("recorded")
@@ -266,10 +268,12 @@ class Effects:
     async def _cancel(self, view: View, step: Cancel) -> None:
         """End what is going on here. A Job is stopped before the run counts as over."""
         task = self.actions.pop(step.uid, None)
-        self.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)
         if task is not None:
             task.cancel()
             await asyncio.wait({task}, timeout=5.0)
-        run = view.run(step.uid)
+        run, entry = view.run(step.uid), view.job.entry(step.uid)
         if run is not None:
             await self._launcher.stop(documents.order(view, run, max(1, view.remembered(step.uid).launched)))
+        elif entry is not None:
+            await self._launcher.stop(documents.order_to_stop(view, entry))
+        self.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)

@@ -141,7 +141,12 @@ class Scheduler:
                 await asyncio.sleep(min(left, 0.05))
 
     def _unwritten(self) -> bool:
-        return any(known.outcome is not None or known.cancelled is not None for known in self.effects.memory.values())
+        known = {
+            uid
+            for uid, known in self.effects.memory.items()
+            if known.outcome is not None or known.cancelled is not None
+        }
+        return not known.isdisjoint(self.cache.unfinished())
 
     def may_act(self) -> bool:
         """Asked just before each effect."""
