@@ -100,7 +100,7 @@ class Crew:
             "POD_UID": f"uid-of-{name}",
             "SOLOIST_LEASE_NAMESPACE": self.namespace.name,
             "SOLOIST_LEASE_NAME": lease,
-            "SOLOIST_NAMESPACES": self.namespace.name,
+            "SOLOIST_NAMESPACE": self.namespace.name,
             "SOLOIST_HEALTH_PORT": "0",
             **self.env,
             **env,
