@@ -65,9 +65,11 @@ class ControlPlane:
         self.kubeconfig(self.directory / "kubeconfig")
         try:
             self._make_children()
-            for child in self._children:
-                child.start()
+            self.etcd.start()
+            self.api_server.start()
             self.wait_ready()
+            # It gives up for good after ten seconds without a healthy API server, which a busy machine may need.
+            self.controller_manager.start()
             self._wait_controllers()
         except BaseException:
             self.down()
