@@ -127,6 +127,12 @@ def test_an_empty_store_has_a_version(enter: Enter) -> None:
     enter(body)
 
 
+def assert_only_moments_are_kept(obj: Raw) -> None:
+    """Of what was written, when and to which part; not the fields, which are half of an object's size."""
+    for entry in obj["metadata"].get("managedFields", ()):
+        assert entry.keys() <= {"time", "subresource"}
+
+
 def test_what_is_not_there_reads_as_none(enter: Enter) -> None:
     async def body(world: World) -> None:
         assert await world.store.read_job(world.namespace, "nobody") is None
@@ -143,7 +149,7 @@ def test_a_created_run_is_read_and_listed_as_it_was_answered(enter: Enter) -> No
         assert run["kind"] == "JobRun"
         assert run["spec"] == {"scheduledJobName": "nightly", "trigger": "Manual"}
         assert "status" not in run
-        assert "managedFields" not in run["metadata"]
+        assert_only_moments_are_kept(run)
         assert await world.store.read_run(world.namespace, "nightly-1") == run
         listing = await world.store.list_runs()
         assert listing.items == [run]
@@ -233,7 +239,7 @@ def test_a_status_write_merges_replaces_lists_and_removes_nulls(enter: Enter) ->
         assert int(version_of(second)) > int(version_of(first)) > int(version_of(job))
         assert second["spec"] == job["spec"]
         assert second["metadata"]["generation"] == job["metadata"]["generation"]
-        assert "managedFields" not in second["metadata"]
+        assert_only_moments_are_kept(second)
         assert await world.store.read_job(world.namespace, "nightly") == second
 
     enter(body)

@@ -216,7 +216,9 @@ def test_whoever_leads_next_finds_what_was_started_and_only_that(
 ) -> None:
     async def body() -> None:
         async with place(access(), namespace, order) as first, place(access(), namespace, order) as second:
-            assert await second.launcher.found(order) is None
+            missing = await second.launcher.found(order)
+            assert isinstance(missing, UnknownOutcome)
+            assert missing.reason == "JobGone"
             await first.launcher.prepare(order)
             assert await second.launcher.found(order) is None
             launched = asyncio.create_task(first.launcher.launch(order))

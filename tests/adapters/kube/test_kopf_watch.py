@@ -118,7 +118,9 @@ def test_what_is_there_and_what_changes_is_told_in_the_callers_loop(
                 ("DELETED", "new", "0 3 * * *"),
             ]
             assert it.threads == {threading.current_thread().name}
-            assert all("managedFields" not in obj["metadata"] for obj in it.objects)
+            managed = [entry for obj in it.objects for entry in obj["metadata"]["managedFields"]]
+            assert managed
+            assert all(entry.keys() <= {"time", "subresource"} and "time" in entry for entry in managed)
             assert it.watch.heard > SystemClock().boottime() - 30
             assert it.gaps == 0
         assert not any(thread.name == "kopf" for thread in threading.enumerate())

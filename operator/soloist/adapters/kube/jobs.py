@@ -66,7 +66,11 @@ class JobLauncher:
 
     async def found(self, order: Order) -> Outcome | None:
         job = await self._watch.read(order.namespace, order.run_name)
-        if job is None or not is_ours(job, order) or not was_started(job):
+        if job is None:
+            # A person may have deleted it after it had run, so its absence does not say that it never did.
+            message = f"There is no Job {order.run_name}, and nobody saw how it ended."
+            return UnknownOutcome(reason="JobGone", message=message)
+        if not is_ours(job, order) or not was_started(job):
             return None
         return await self._ended(job)
 

@@ -19,7 +19,7 @@ import kopf
 from soloist.adapters.kube.answers import NotFound
 from soloist.adapters.kube.api import KubeApi, open_session
 from soloist.adapters.kube.config import Access
-from soloist.adapters.kube.store import GROUP, JOBS, VERSION, path_of
+from soloist.adapters.kube.store import GROUP, JOBS, VERSION, path_of, slim
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.ports import Raw
 
@@ -164,8 +164,8 @@ class KopfWatch:
 
         async def changed(event: Any, **_: Any) -> None:
             obj = event["object"]
-            slim = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
-            self._tell(self._on_event, event["type"] or "ADDED", {**obj, "metadata": slim})
+            # A copy: the object is kopf's own.
+            self._tell(self._on_event, event["type"] or "ADDED", slim({**obj, "metadata": dict(obj["metadata"])}))
 
         kopf.on.login(registry=registry, id="login")(login)
         kopf.on.event(group=GROUP, version=VERSION, plural=JOBS, registry=registry, id="changed")(changed)
