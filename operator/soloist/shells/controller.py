@@ -44,8 +44,9 @@ from soloist.loops.elector import Elector
 from soloist.loops.keeper import Keeper
 from soloist.loops.launchers import Launchers
 from soloist.loops.scheduler import Pace, Scheduler
-from soloist.shells.child import Beat, ExitCode, arm_dead_man, crash, disarm_dead_man
+from soloist.shells.child import PARENT_VARIABLE, Beat, ExitCode, arm_dead_man, crash, disarm_dead_man
 from soloist.shells.health import health_server
+from soloist.shells.own_pod import own_pod
 from soloist.shells.reporting import Reporter
 from soloist.shells.settings import ControllerSettings
 from soloist.shells.telemetry import Metrics, start_logging
@@ -180,7 +181,8 @@ class Controller:
             needed_epochs=lambda: self._needed,
         )
         client = LeaseClient(BoundedClient(self._access), namespace=me.namespace, name=me.name)
-        return Elector(me, client, self._clock, hooks=hooks, stagger=random.random)
+        own = own_pod(os.environ, self._clock, first=int(os.environ.get(PARENT_VARIABLE, os.getpid())))
+        return Elector(me, client, self._clock, hooks=hooks, stagger=random.random, own=own)
 
     # ---- called in the elector's thread ----
 

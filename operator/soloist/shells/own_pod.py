@@ -1,0 +1,36 @@
+"""The Pod that this process runs in, as the elector needs it to publish its container.
+
+Nothing is guessed: without ``POD_NAMESPACE``, ``POD_NAME`` and ``POD_UID`` (the downward API) there is none, and a crashed
+leader is replaced when its Lease runs out. The container's first process is our parent, or this process itself.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from soloist.domain.holder_pod import OwnPod
+from soloist.loops.election_ports import Clocks
+
+CONTAINER = "controller"
+"""Name of the container in the Pod, unless ``POD_CONTAINER`` names another."""
+
+
+def _read(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+
+
+def own_pod(env: Mapping[str, str], clock: Clocks, *, first: int, read: Callable[[int], str] = _read) -> OwnPod | None:
+    """``first``: the pid of the container's first process, whose start the kubelet calls ``startedAt``."""
+    namespace, name, uid = (env.get(key, "") for key in ("POD_NAMESPACE", "POD_NAME", "POD_UID"))
+    if not (namespace and name and uid):
+        return None
+    # Field 22, counted behind the name in parentheses, which may hold anything: clock ticks since boot.
+    started = int(read(first).rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return OwnPod(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        container=env.get("POD_CONTAINER") or CONTAINER,
+        started=clock.now() - timedelta(seconds=clock.boottime() - started),
+    )
