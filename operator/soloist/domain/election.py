@@ -59,7 +59,8 @@ def decide(me: Candidate, standing: Standing, boot: float) -> Read | Claim | Res
         return Read()
     if term is not None:
         due = term.renew_sent_boot + me.timing.period
-        return Renew() if boot >= due else Wait(until=min(due, latest))
+        news = standing.record is not None and standing.record.fleet_paused != term.fleet_paused
+        return Renew() if news or boot >= due else Wait(until=min(due, latest))
     free, poll = free_at(me, standing), standing.read_boot + me.timing.period
     if standing.record is None and standing.saw_it:
         again = standing.changed_boot + standing.stagger
@@ -199,7 +200,7 @@ def _landed(me: Candidate, standing: Standing, record: LeaseRecord, boot: float)
     write = next((w for w in standing.sent if w.renew_time == record.renew_time and w.epoch == record.epoch), None)
     term = standing.term
     if write is None:
-        return replace(standing, term=term and replace(term, fleet_paused=record.fleet_paused))
+        return standing
     trusted_until = write.boot + me.timing.trust
     if term is not None:
         term = replace(

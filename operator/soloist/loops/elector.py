@@ -78,7 +78,7 @@ class Elector:
     def seen(self, raw: Raw | None) -> None:
         """A watch says that the Lease is now ``raw`` (None: gone). One's own renewals are no news."""
         term, record = self._term, parse(raw) if raw is not None else None
-        own = term is not None and record is not None and is_mine(record, self._me)
+        own = term is not None and record is not None and is_mine(record, self._me) and record.uid == term.lease_uid
         if not own or (term is not None and record is not None and record.fleet_paused != term.fleet_paused):
             self.poke()
 
