@@ -109,10 +109,15 @@ def sentence(error: SoloistError) -> str:
 
 
 def forbidden(error: Refusal) -> str:
-    """The right that is missing, as whoever gives rights needs to hear it."""
-    match = _FORBIDDEN.search(str(error))
+    """The right that is missing, or what else the server said with a 403 (a webhook may)."""
+    return missing_right(str(error)) or str(error)
+
+
+def missing_right(said: str) -> str | None:
+    """The right that RBAC misses, as whoever gives rights needs to hear it."""
+    match = _FORBIDDEN.search(said)
     if match is None:
-        return str(error)
+        return None
     group = match["group"] or '""'
     full = f"{match['resource']}.{match['group']}" if match["group"] else match["resource"]
     rule = f"{{apiGroups: [{group}], resources: [{match['resource']}], verbs: [{match['verb']}]}}"

@@ -21,7 +21,7 @@ from soloist.domain.why import Facts, Seen
 from soloist.domain.why_facts import leader_absence, pause_words, refusal
 from soloist.ports import Raw, Refused, Written
 from soloist.shells.cli_reading import find_leases, read_job
-from soloist.shells.cli_target import Target, talk
+from soloist.shells.cli_target import Target, missing_right, talk
 from soloist.shells.cli_text import Complaint
 
 EXIT_FAILED, EXIT_UNKNOWN, EXIT_NOT_OVER = 1, 3, 4
@@ -73,7 +73,7 @@ async def _create(api: KubeApi, job: Job) -> Raw:
         case Written():
             return made.obj
         case Refused():
-            raise Complaint(f"The API server refuses the run: {made.message}")
+            raise Complaint(missing_right(made.message) or f"The API server refuses the run: {made.message}")
         case _:
             raise Complaint(
                 f"The run could not be made in namespace {job.namespace}, which may be going away; try again."
