@@ -20,6 +20,8 @@ from soloist.domain.term import Term
 from tests.domain.election_world import EPOCH, Network, Node, World
 
 MOST_SECONDS = 60.0
+"""Of one processor: a machine that is busy with something else fails nothing."""
+
 LEAST_STEPS = 100_000
 NODES = st.integers(0, 2)
 PAUSES = st.sampled_from([0.0, 0.05, 0.3, 1.0, 2.5, 6.0, 9.5, 11.0, 15.0])
@@ -158,9 +160,9 @@ def budget(examples: int, *, seeded: bool = True) -> settings:
 
 def test_at_most_one_believes_itself_the_leader_whatever_happens() -> None:
     Tally.steps = Tally.claims = Tally.heals = Tally.exempt = 0
-    began = time.monotonic()
-    run_state_machine_as_test(Elections, settings=budget(int(os.environ.get("SOLOIST_ELECTIONS", "200"))))  # type: ignore[no-untyped-call]
-    took = time.monotonic() - began
+    began = time.process_time()
+    run_state_machine_as_test(Elections, settings=budget(int(os.environ.get("SOLOIST_ELECTIONS", "130"))))  # type: ignore[no-untyped-call]
+    took = time.process_time() - began
     print(f"{Tally.steps} steps, {Tally.claims} claims, {Tally.heals} recoveries, {Tally.exempt} exempt, {took:.1f} s")
     assert Tally.steps >= LEAST_STEPS
     assert took < MOST_SECONDS
