@@ -19,6 +19,8 @@ from soloist.domain.instants import stamp
 from soloist.domain.lease import micro_time
 from soloist.domain.parsing import parse_job
 from soloist.shells.cli import cli
+from tests.api.crew import Crew
+from tests.cluster.backend import Backend
 from tests.cluster.binaries import locate
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
@@ -349,3 +351,22 @@ def test_it_is_a_plugin_of_kubectl(control_plane: ControlPlane, namespace: Names
     done = subprocess.run(argv, env={**os.environ, "PATH": path, "KUBECONFIG": str(config)}, capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"report in namespace {namespace.name}")
+
+
+def test_with_a_controller_up_a_trigger_runs_and_a_pause_of_everything_holds(
+    soloist: Soloist, crew: Crew, backend: Backend
+) -> None:
+    crew.start("ctl-0")
+    crew.leader()
+    crew.job("report", schedule="0 2 1 1 *", http={"url": backend.url("/run")})
+    result = soloist("trigger", "report", "--wait", "--timeout", "30")
+    assert result.exit_code == 0, result.output
+    assert [seen.path for seen in backend.received()] == ["/run"]
+    assert "LEADER  ctl-0 for " in soloist("status").output
+    assert soloist("pause", "--all").exit_code == 0
+    crew.trigger("report", "while-paused")
+    until(lambda: crew.phase("while-paused") == "Skipped", what="the pause holds", timeout=20)
+    assert "FleetPaused" in soloist("runs", "report").output
+    assert soloist("resume", "--all").exit_code == 0
+    until(lambda: "PAUSED" not in soloist("status").output, what="it goes on", timeout=5)
+    assert backend.most_at_once() == 1
