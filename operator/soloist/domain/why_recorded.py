@@ -46,7 +46,9 @@ def _details(facts: Facts, seen: Seen) -> Iterable[str]:
         yield f"{recorded}, and is launched at {shown(launch, facts.zone)} ({away(launch, now)})."
     if run.attempt:
         took = f" and took {span(seen.took)}" if seen.took is not None else ""
-        began = f"Attempt {run.attempt} was launched {away(seen.started, now)}{took}." if seen.started is not None else ""
+        began = (
+            f"Attempt {run.attempt} was launched {away(seen.started, now)}{took}." if seen.started is not None else ""
+        )
         yield began or f"It was attempt {run.attempt}."
     if run.next_attempt is not None and not run.phase.final:
         yield f"The next attempt is due {away(run.next_attempt, now)}."
