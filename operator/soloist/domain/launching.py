@@ -72,8 +72,14 @@ def _unwanted(view: View, run: Run) -> Reason | None:
 
 
 def is_patient(view: View, tick: datetime | None) -> bool:
-    """Missed ticks under RunAll take turns, where Forbid would skip an ordinary one."""
-    return view.spec.missed is MissedRunPolicy.RUN_ALL and tick is not None and view.now - tick > LATE
+    """Missed ticks under RunAll take turns, where Forbid would skip an ordinary one.
+
+    Missed is what lies before this term, however short the hand-over was, and what this term itself is very late for.
+    """
+    if view.spec.missed is not MissedRunPolicy.RUN_ALL or tick is None:
+        return False
+    began = view.now - timedelta(seconds=view.boot - view.term_started)
+    return tick < began or view.now - tick > LATE
 
 
 def write_attempt(view: View) -> Step | None:
