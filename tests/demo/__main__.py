@@ -1,0 +1,78 @@
+"""Runs the demonstration, prints the books, and says by its exit code whether they balance."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.api.crew import Crew
+from tests.cluster.backend import Backend
+from tests.cluster.binaries import locate, to_build
+from tests.cluster.children import ChildDied
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fixtures import Namespace, install_crds
+from tests.cluster.versions import Unavailable
+from tests.demo.books import Page
+from tests.demo.story import Story
+from tests.demo.tables import report
+
+NAMESPACE = "demo"
+START = time.monotonic()
+
+
+def main() -> int:
+    try:
+        return demonstrate(Path(tempfile.mkdtemp(prefix="soloist-demo-")))
+    except (Unavailable, ChildDied, TimeoutError) as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def demonstrate(folder: Path) -> int:
+    get_binaries()
+    with ExitStack() as stack:
+        say("starting etcd, kube-apiserver and kube-controller-manager; all that follows takes about 45 s")
+        cluster = stack.enter_context(ControlPlane())
+        install_crds(cluster)
+        cluster.api().create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        say(f"the API server answers at {cluster.server}; the CRDs of manifests/crds are in it")
+        backend = stack.enter_context(Backend(folder / "receiver"))
+        crew = Crew(cluster, Namespace(name=NAMESPACE, cluster=cluster), folder, env={})
+        stack.callback(crew.stop)
+        story = Story(crew=crew, backend=backend, say=say)
+        story.begin()
+        story.kill()
+        story.requests(3)
+        story.end_one()
+        pages = story.end()
+    print("\n" + report(pages, story.hand_overs) + "\n")
+    return verdict(pages, folder)
+
+
+def get_binaries() -> None:
+    missing = to_build()
+    if missing:
+        say(f"{', '.join(missing)}: built once from pinned modules, which takes some minutes, then kept in the cache")
+    locate()
+
+
+def verdict(pages: list[Page], folder: Path) -> int:
+    breaches = [breach for each in pages for breach in each.breaches()]
+    if breaches:
+        print("BREACH\n" + "\n".join(breaches) + f"\nThe controllers' logs and what was received: {folder}")
+        return 1
+    print(f"No tick twice, none early, none without a run or a reason. Logs and what was received: {folder}")
+    return 0
+
+
+def say(line: str) -> None:
+    print(f"[{time.monotonic() - START:5.1f} s] {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
