@@ -1,5 +1,6 @@
 """Controllers for the tests of this folder."""
 
 from tests.api.crew import crew
+from tests.api.tending import crews
 
-__all__ = ["crew"]
+__all__ = ["crew", "crews"]

@@ -1,0 +1,174 @@
+"""Several crews at once, each in a namespace of its own, and what tends them as a cluster would.
+
+``crews("name")`` makes one; ``start`` waits until a controller is ready (a warm standby, or the leader); ``revive`` plays
+the kubelet: a container that has ended is started again, under the same Pod name.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from soloist.domain.instants import parse_time
+from tests.api.crew import Controller, Crew, Raw, children_of, requests_by_tick
+from tests.cluster.backend import Backend, Received
+from tests.cluster.children import until
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fixtures import Namespace
+from tests.cluster.free_ports import free_ports
+
+Crews = Callable[[str], Crew]
+FINAL = {"Succeeded", "Failed", "Unknown", "Interrupted", "Superseded", "Skipped", "Cancelled"}
+KEEP = {"successfulRunsHistoryLimit": 100, "failedRunsHistoryLimit": 100}
+"""Nothing is trimmed: the runs are what a test reads."""
+CALM = {"SOLOIST_LEASE_DURATION": "10", "SOLOIST_LEASE_RETRY_PERIOD": "2"}
+"""Leases as they are by default: nobody loses one because the machine is busy, so every hand-over is a planned one."""
+EVERY_TICK = {"missedRunPolicy": "RunAll", "maxMissedRuns": 100, "concurrencyPolicy": "Allow"}
+"""No tick has a reason not to run."""
+
+
+@pytest.fixture
+def crews(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Crews]:
+    """Makes crews; all are gone after the test, with their namespaces, and what they logged is shown when it failed."""
+    made: list[Crew] = []
+
+    def make(name: str) -> Crew:
+        namespace = Namespace(name=f"t-{name}-{uuid.uuid4().hex[:8]}", cluster=control_plane)
+        control_plane.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
+        made.append(Crew(control_plane, namespace, tmp_path / name))
+        made[-1].folder.mkdir()
+        return made[-1]
+
+    yield make
+    for crew in made:
+        crew.stop()
+        crew.namespace.api.delete(f"/api/v1/namespaces/{crew.namespace.name}")
+    for crew in made:
+        for member in crew.members.values():
+            print(f"---- log of {member.name} in {crew.namespace.name}\n{member.log()[-4000:]}")
+
+
+def start(crew: Crew, *names: str, **env: str) -> None:
+    """Start them, the first first: it leads before the others come, and all are ready when this returns."""
+    for name in names:
+        start_each([crew], name, **env)
+
+
+def start_each(crews: Iterable[Crew], name: str, **env: str) -> None:
+    """Start one in each crew, all at once; ready, and somebody leads, when this returns."""
+    crews = list(crews)
+    ports = free_ports(len(crews))
+    for crew, port in zip(crews, ports, strict=True):
+        crew.start(name, **{"SOLOIST_HEALTH_PORT": str(port), **env})
+    for crew, port in zip(crews, ports, strict=True):
+        crew.wait(lambda port=port: ready(port), what=f"{name} is ready", timeout=60)
+        crew.leader(timeout=60)
+
+
+def ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def revive(crew: Crew) -> None:
+    """Start those again whose container has ended."""
+    for name, member in list(crew.members.items()):
+        if not member.process.alive():
+            crew.start(name)
+
+
+def worker(member: Controller) -> int:
+    """The pid of the working child; 0 while there is none. (A parent that gives a Lease back has another child.)"""
+    for pid in children_of(member.parent):
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if b"soloist.shells.child" in command:
+            return pid
+    return 0
+
+
+def write_pid_file(crew: Crew, file: Path) -> None:
+    """Whoever leads now is the one to be killed."""
+    holder = crew.members.get(crew.holder())
+    made = file.with_suffix(".new")
+    made.write_text(str(worker(holder) if holder is not None else 0))
+    os.replace(made, file)
+
+
+def ended(crew: Crew, *names: str) -> None:
+    for name in names:
+        gone = crew.members[name].process
+        crew.wait(lambda gone=gone: not gone.alive(), what=f"{name} has ended", timeout=40)
+
+
+def phase_of(run: Raw) -> str:
+    return str(run.get("status", {}).get("phase", "Pending"))
+
+
+def tick_of(run: Raw) -> datetime:
+    found = parse_time(run["spec"].get("scheduledTime"))
+    assert found is not None
+    return found
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def through(crew: Crew, job: str, moment: datetime, *, more: int = 2) -> None:
+    """Wait until each run of a tick up to ``moment`` is over, and ``more`` runs after it have succeeded."""
+
+    def probe() -> bool:
+        runs = crew.runs(job)
+        old = [run for run in runs if tick_of(run) <= moment]
+        later = [run for run in runs if tick_of(run) > moment and phase_of(run) == "Succeeded"]
+        return all(phase_of(run) in FINAL for run in old) and len(later) >= more
+
+    until(probe, what=f"{job} is through {moment} and {more} ticks more", timeout=60)
+
+
+def of_run(backend: Backend, path: str, run: Raw) -> list[Received]:
+    """What was received for one run, in order."""
+    return [seen for seen in backend.received(path) if seen.header("Soloist-Run") == run["metadata"]["name"]]
+
+
+def fences(seen: list[Received]) -> list[int]:
+    return [int(each.header("Soloist-Fence") or 0) for each in seen]
+
+
+def keys(seen: list[Received]) -> set[str | None]:
+    return {each.header("Idempotency-Key") for each in seen}
+
+
+def nothing_twice_or_early(backend: Backend, path: str, *, early: float = 0.05) -> None:
+    """Safety alone: one first attempt a tick, none sooner than ``early`` seconds before its time."""
+    twice = {tick: count for tick, count in requests_by_tick(backend, path).items() if tick and count > 1}
+    assert not twice, f"launched twice: {twice}"
+    for seen in backend.received(path):
+        tick = parse_time(seen.header("Soloist-Scheduled-Time"))
+        assert tick is None or seen.at >= tick - timedelta(seconds=early), f"early: {tick} at {seen.at}"
+
+
+def attempts_ascend(backend: Backend, path: str) -> None:
+    """Of each run: one key, each attempt once, in order, each under a fence not lower than the last."""
+    by_run: dict[str | None, list[Received]] = {}
+    for seen in backend.received(path):
+        by_run.setdefault(seen.header("Soloist-Run"), []).append(seen)
+    for run, seen in by_run.items():
+        numbers: list[Any] = [each.header("Soloist-Attempt") for each in seen]
+        assert numbers == sorted(set(numbers)), f"{run}: attempts {numbers}"
+        assert len(keys(seen)) == 1, f"{run}: {keys(seen)}"
+        assert fences(seen) == sorted(fences(seen)), f"{run}: fences {fences(seen)}"

@@ -1,0 +1,155 @@
+"""Killed at each point of a run's life, the child alone and with its parent, with a standby and without: same runs, same outcomes.
+
+A crash strikes the first leader, once: a child that is killed ends its parent as well, and who comes after it (the
+standby, or the same Pod's container started again, as a kubelet would) is told of no crash point.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from tests.api.crew import Crew, Raw, audit, expected_ticks
+from tests.api.tending import (
+    CALM,
+    EVERY_TICK,
+    KEEP,
+    Crews,
+    attempts_ascend,
+    ended,
+    fences,
+    keys,
+    nothing_twice_or_early,
+    now,
+    of_run,
+    phase_of,
+    start,
+    start_each,
+    through,
+    tick_of,
+)
+from tests.cluster.backend import Backend
+from tests.cluster.children import until
+
+pytestmark = pytest.mark.cluster
+
+STAGES = ("claimed", "recorded", "launched", "settled")
+JOBS: dict[str, Raw] = {
+    "once": {**EVERY_TICK, "retry": {"maxAttempts": 3, "initialDelaySeconds": 1}},
+    "again": {**EVERY_TICK, "retry": {"maxAttempts": 3, "onUnknown": "Retry"}},
+    "plain": {},
+}
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("whom", ["child", "both"])
+def test_a_crash_at_any_stage_costs_no_tick_and_repeats_none(
+    crews: Crews, backend: Backend, whom: str, replicas: int
+) -> None:
+    struck = {stage: crews(stage) for stage in STAGES}
+    for stage, crew in struck.items():
+        crew.start("a", **CALM, SOLOIST_CRASH_AT=f"{stage}:{whom}")
+    for crew in struck.values():
+        crew.leader(timeout=60)
+    if replicas == 2:
+        start_each(struck.values(), "b", **CALM)
+    for stage, crew in struck.items():
+        for job, spec in JOBS.items():
+            url = backend.url(path_of(stage, job))
+            crew.job(job, schedule="@every 3s", timeoutSeconds=4, http={"url": url}, **KEEP, **spec)
+    for crew in struck.values():
+        ended(crew, "a")
+        if replicas == 1:
+            crew.start("a", **CALM)
+    crashed = now()
+    for stage, crew in struck.items():
+        for job in ("once", "again"):
+            through(crew, job, crashed)
+        for job in JOBS:
+            audit(crew, backend, job, path=path_of(stage, job))
+            attempts_ascend(backend, path_of(stage, job))
+        all_but_the_unknown_ran_once(crew, backend, stage)
+        unknown_ones_ran_again(crew, backend, stage)
+        the_stage_shows(crew, stage, whom)
+
+
+def path_of(stage: str, job: str) -> str:
+    return f"/{stage}/{job}"
+
+
+def all_but_the_unknown_ran_once(crew: Crew, backend: Backend, stage: str) -> None:
+    """A run for each tick. It succeeded by one request, or nobody can know, and then it is not repeated."""
+    runs = runs_by_tick(crew, "once")
+    for tick in expected_ticks(crew.status("once"), settle=3):
+        run = runs[tick]
+        seen = of_run(backend, path_of(stage, "once"), run)
+        if phase_of(run) == "Unknown":
+            assert len(seen) <= 1
+        elif phase_of(run) not in ("Pending", "Running"):
+            assert (phase_of(run), len(seen)) == ("Succeeded", 1), run
+
+
+def unknown_ones_ran_again(crew: Crew, backend: Backend, stage: str) -> None:
+    """onUnknown: Retry: every tick succeeded in the end, the repeated ones with their key and under a later term."""
+    runs = runs_by_tick(crew, "again")
+    for tick in expected_ticks(crew.status("again"), settle=3):
+        run = runs[tick]
+        seen = of_run(backend, path_of(stage, "again"), run)
+        if phase_of(run) in ("Pending", "Running"):
+            continue
+        assert phase_of(run) == "Succeeded", run
+        attempt = run["status"]["attempt"]
+        assert attempt <= 2
+        assert attempt - 1 <= len(seen) <= attempt
+        assert len(keys(seen)) == 1
+        assert fences(seen) == sorted(set(fences(seen)))
+
+
+def runs_by_tick(crew: Crew, job: str) -> dict[datetime, Raw]:
+    return {tick_of(run): run for run in crew.runs(job)}
+
+
+def the_stage_shows(crew: Crew, stage: str, whom: str) -> None:
+    """What is unknown after a crash depends on where it struck."""
+    runs = [run for job in ("once", "again") for run in crew.runs(job)]
+    disturbed = [run for run in runs if phase_of(run) == "Unknown" or run.get("status", {}).get("attempt", 1) > 1]
+    if stage == "claimed":
+        assert not disturbed, disturbed
+    if stage == "launched" or (stage, whom) == ("recorded", "both"):
+        assert disturbed
+    assert len({run["spec"]["scheduledTime"] for run in disturbed}) <= 1, disturbed
+
+
+def test_a_tick_due_while_nobody_led_runs_late_and_once(crew: Crew, backend: Backend) -> None:
+    """Killed 5 s before a due second, once with the run already claimed and once not; replaced 4 s after it."""
+    policies = {"latest": "RunLatest", "all": "RunAll", "skip": "Skip"}
+    start(crew, "a", SOLOIST_CLAIM_AHEAD="6")
+    for job, policy in policies.items():
+        crew.job(job, schedule="@every 20s", missedRunPolicy=policy, http={"url": backend.url(f"/{job}")}, **KEEP)
+    due = next_slot(20)
+    until(lambda: (due - now()).total_seconds() <= 5, what="5 s before the due second", timeout=40)
+    assert due in [tick_of(run) for run in crew.runs("latest")]
+    crew.members["a"].kill_both()
+    crew.namespace.api.delete(crew.namespace.ours("jobruns", claimed_for(crew, "all", due)))
+    until(lambda: (now() - due).total_seconds() >= 4, what="4 s after the due second", timeout=30)
+    stamp = due.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert not [seen for seen in backend.received() if seen.header("Soloist-Scheduled-Time") == stamp]
+    start(crew, "b")
+    seen = backend.wait(3, timeout=20, when=lambda seen: seen.header("Soloist-Scheduled-Time") == stamp)
+    assert {each.path for each in seen} == {"/latest", "/all", "/skip"}
+    assert (now() - due).total_seconds() < 15, "late, not missed"
+    for job in policies:
+        nothing_twice_or_early(backend, f"/{job}")
+        crew.wait(lambda job=job: crew.status(job).get("lastScheduleTime") == stamp, what="it is accounted for")
+        audit(crew, backend, job, path=f"/{job}")
+
+
+def claimed_for(crew: Crew, job: str, tick: datetime) -> str:
+    return next(str(run["metadata"]["name"]) for run in crew.runs(job) if tick_of(run) == tick)
+
+
+def next_slot(seconds: int) -> datetime:
+    """The next slot that leaves time for the leader to claim it."""
+    ahead = (now().timestamp() + 6.5) // seconds * seconds + seconds
+    return datetime.fromtimestamp(ahead, now().tzinfo)
