@@ -208,17 +208,3 @@ def test_a_watch_that_fails_costs_a_period_at_most(
     assert standby.elected.wait(SOON)
     assert standby.elected_at - before < TIMING.period + 1.5
     standby.stop()
-
-
-def test_a_hand_over_by_release_takes_no_wait(control_plane: ControlPlane, tmp_path: Path) -> None:
-    lease, config = f"row-{uuid.uuid4().hex[:8]}", control_plane.kubeconfig(tmp_path / "kc")
-    first = Replica("a", config, lease).start()
-    assert first.elected.wait(SOON)
-    standby = Replica("b", config, lease).start()
-    let_pass(3 * TIMING.period)
-    before = CLOCK.boottime()
-    first.stop()
-    assert standby.elected.wait(SOON)
-    assert standby.elected_at - before < 1.0
-    assert standby.terms[0].past_ends[first.terms[-1].epoch] >= first.terms[-1].renew_time
-    standby.stop()
