@@ -24,6 +24,7 @@ from datetime import datetime, timedelta
 from soloist.domain import adoption, launching, recording, settling
 from soloist.domain.gate import Standing
 from soloist.domain.steps import Step, Stop, Wait
+from soloist.domain.ticks import LATE
 from soloist.domain.view import View, held_until, launch_at, standing
 
 
@@ -66,13 +67,17 @@ def wakes(view: View) -> Iterator[datetime]:
         moments += [at - view.claim_ahead, at - view.record_ahead, at]
     if view.spec.starting_deadline is not None:
         moments += [tick.launch_at + view.spec.starting_deadline + timedelta(milliseconds=1) for tick in found.due]
+    moments += [tick.launch_at + LATE for tick in found.due if recording.theirs(view, tick)]
     if found.decided:
         moments.append(found.decided[0][0] + recording.LAZY)
     moments += [launch_at(view, run) for run in launching.launchable(view)]
     moments += [launching.retry_due(view, run) for run in launching.retrying(view)]
     for entry in view.job.active:
-        if standing(view, entry, view.run(entry.uid)) is Standing.HELD:
+        run = view.run(entry.uid)
+        if standing(view, entry, run) is Standing.HELD:
             moments.append(view.now + timedelta(seconds=held_until(view, entry.uid) - view.boot))
+            if run is not None and entry.lease != view.lease:
+                moments.append(launch_at(view, run) + view.spec.timeout)
     moments += settling.wakes(view)
     return (moment for moment in moments if moment > view.now)
 

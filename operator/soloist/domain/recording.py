@@ -14,7 +14,7 @@ from soloist.domain.launching import has_right, is_patient
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy
 from soloist.domain.steps import CreateRun, Prepare, Step, WriteJob, WriteRun
-from soloist.domain.ticks import Reason, Tick, left_behind
+from soloist.domain.ticks import LATE, Reason, Tick, left_behind
 from soloist.domain.view import View, launch_at
 
 LAZY = timedelta(minutes=10)
@@ -36,6 +36,8 @@ def record(view: View) -> Step | None:
             decided.append((tick.at, view.taken[tick.at]))
             del due[0]
             continue
+        if theirs(view, tick):
+            break
         verdict = judge(view.spec, blockers(view.occupants, None), patient=is_patient(view, tick.at))
         early = view.now < tick.launch_at
         if verdict is Verdict.GO or (verdict is Verdict.CANCEL_FIRST and not early):
@@ -86,6 +88,14 @@ def claimed_run(view: View, at: datetime) -> Run | None:
     return None
 
 
+def theirs(view: View, tick: Tick) -> bool:
+    """Another installation (another Lease) has claimed this tick: it is left to record it, or to give its reason.
+
+    For a while only: should that installation be gone, the name it has taken stays taken, and the tick is decided so.
+    """
+    return view.now < tick.launch_at + LATE and view.neighbour_of(tick.at) is not None
+
+
 def record_person(view: View) -> Step | None:
     """Manual and backfilled runs: the same gate and the same record, past the watermark."""
     if view.job.deleting:
@@ -117,7 +127,7 @@ def claim(view: View) -> Step | None:
     tick = found.upcoming
     if tick is None or shut is not None or view.now < tick.launch_at - view.claim_ahead or tick.at in view.taken:
         return None
-    if judge(view.spec, blockers(view.occupants, None)) is not Verdict.GO:
+    if theirs(view, tick) or judge(view.spec, blockers(view.occupants, None)) is not Verdict.GO:
         return None
     run = claimed_run(view, tick.at)
     if run is None:
@@ -131,7 +141,9 @@ def _wants_preparing(view: View, run: Run) -> bool:
 
 
 def why_taken(view: View, run: Run, tick: datetime) -> Reason | None:
-    """Why this object, found under the name of the tick's run, cannot be it. None: it is the run, and ready."""
+    """Why this object, found under the name of the tick's run, cannot be it. None: it is the run, or may yet be decided."""
+    if run.tick == tick and view.of_neighbour(run) and view.now < launch_at(view, run) + LATE:
+        return None
     if run.tick != tick or not view.expected(run):
         return Reason.NAME_TAKEN
     if not run.phase.final and not run.deleting:

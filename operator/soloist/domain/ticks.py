@@ -158,6 +158,7 @@ def _choose(
 ) -> tuple[list[Tick], list[tuple[Tick, Reason]]]:
     """missedRunPolicy. A tick with a run standing ready was not missed; the newest of all is late, not missed, for a while."""
     ready = [tick for tick in past if tick.at in claimed]
+    passed_over = Reason.QUEUED_BEHIND_NEWER if waiting else Reason.MISSED
     missed = [tick for tick in past if tick.at not in claimed]
     match spec.missed:
         case MissedRunPolicy.RUN_ALL:
@@ -167,7 +168,7 @@ def _choose(
             keep = [tick for tick in missed[-1:] if tick is past[-1]]
         case MissedRunPolicy.SKIP:
             keep = [tick for tick in missed[-1:] if tick is past[-1] and (waiting or now - tick.launch_at <= LATE)]
-    return _in_order([*ready, *keep]), [(t, Reason.MISSED) for t in missed if t not in keep]
+    return _in_order([*ready, *keep]), [(t, passed_over) for t in missed if t not in keep]
 
 
 def _within_deadline(spec: Spec, ticks: list[Tick], now: datetime) -> tuple[list[Tick], list[Tick]]:

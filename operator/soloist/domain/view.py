@@ -89,13 +89,30 @@ class View:
 
     def expected(self, run: Run) -> bool:
         """A run of this schedule under the name that its tick gives it, made by this installation."""
+        return run.lease == self.lease and self._named_as_its_tick(run)
+
+    def _named_as_its_tick(self, run: Run) -> bool:
         return (
             run.scheduled
             and run.tick is not None
             and run.job_uid == self.job.uid
-            and run.lease == self.lease
             and run.name == run_name(self.job.name, self.job.uid, run.tick)
         )
+
+    def neighbour_of(self, tick: datetime) -> Run | None:
+        """The unfinished run of this very tick that another installation has made."""
+        return next((run for run in self.runs if run.tick == tick and self.of_neighbour(run)), None)
+
+    def of_neighbour(self, run: Run) -> bool:
+        """A run of this schedule under the name that its tick gives it, made by another installation, and unfinished."""
+        foreign = run.lease not in (None, self.lease)
+        return foreign and not run.phase.final and not run.deleting and self._named_as_its_tick(run)
+
+    @property
+    def neighbours(self) -> set[str]:
+        """Leases of other installations that have unfinished runs of this job."""
+        leases = {run.lease for run in self.runs if run.lease is not None and not run.phase.final}
+        return (leases | {entry.lease for entry in self.job.active if entry.lease}) - {self.lease}
 
 
 def launch_at(view: View, run: Run) -> datetime:
@@ -140,6 +157,9 @@ def standing(view: View, entry: Entry, run: Run | None) -> Standing:
         return _deleted(view, entry, held)
     if run.phase.final:
         return held if run.phase.held and not a_job_tells(view) else Standing.OVER
+    if entry.lease != view.lease:
+        going = view.now < launch_at(view, run) + view.spec.timeout
+        return Standing.HELD if going else Standing.OVER
     if known.running:
         return Standing.GOING
     if known.cancelled is not None:
@@ -150,9 +170,7 @@ def standing(view: View, entry: Entry, run: Run | None) -> Standing:
         return held if run.reason == OUTCOME_UNKNOWN and held is Standing.HELD else Standing.WAITING
     if view.mine(entry) and not known.launched:
         return Standing.UNLAUNCHED
-    if entry.lease == view.lease:
-        return Standing.HELD
-    return held
+    return Standing.HELD
 
 
 def a_job_tells(view: View) -> bool:

@@ -108,7 +108,9 @@ class Effects:
                 if reason is not None:
                     self._take_name(view, step.tick, reason, obj["metadata"]["name"])
             case Gone():
+                # The job, or its namespace, is going away: until it has gone there is no use in asking again at once.
                 await self._reread_job(view)
+                raise NotNow(1.0)
             case Refused(message=message):
                 self._report.stands_in_the_way(view.job, "RunRefused", message)
                 raise NotNow(5.0)

@@ -22,6 +22,7 @@ from soloist.loops.alarm import Alarms
 from soloist.loops.cache import Cache, Key
 from soloist.loops.effects import Effects, NotNow, Stage
 from soloist.loops.lanes import Lanes
+from soloist.loops.neighbours import Neighbours
 from soloist.ports import Clock, Launcher, Report, Store, Written
 
 QUIET_LEAD, LEAD_EACH = 0.03, 0.0025
@@ -71,6 +72,7 @@ class Scheduler:
             lanes=Lanes(pace.bookkeeping),
             stage=stage,
         )
+        self._neighbours = Neighbours(report)
         self._alarms: Alarms[Key] = Alarms()
         self._working: dict[Key, asyncio.Task[None]] = {}
         self._again: set[Key] = set()
@@ -216,6 +218,7 @@ class Scheduler:
         if isinstance(spec, Invalid):
             return await self._refuse(job, spec, term)
         view = self._view(key, job, spec, term)
+        self._neighbours.look(view)
         step = protocol.finish(view) if self._draining else protocol.decide(view)
         if isinstance(step, Wait):
             self._sleep(key, view, step)
