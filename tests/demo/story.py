@@ -18,8 +18,8 @@ from tests.demo.books import Page, page, settled
 
 JOBS: dict[str, dict[str, Any]] = {
     "every-second": {"schedule": "@every 1s", "missedRunPolicy": "RunAll", "maxMissedRuns": 100, "timeoutSeconds": 2},
-    "every-2-seconds": {"schedule": "@every 2s"},
-    "every-3-seconds": {"schedule": "@every 3s", "missedRunPolicy": "Skip"},
+    "every-2-seconds": {"schedule": "@every 2s", "timeoutSeconds": 2},
+    "every-3-seconds": {"schedule": "@every 3s", "missedRunPolicy": "Skip", "timeoutSeconds": 2},
     "slow-handler": {"schedule": "@every 2s", "timeoutSeconds": 5},
 }
 CONTROLLERS = ("controller-a", "controller-b")
