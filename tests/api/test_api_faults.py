@@ -1,0 +1,371 @@
+"""What becomes of runs when the API server, the way to it, or the Lease fails: real controllers, a real API server.
+
+Each test looks at what the backend received and at what the API server has recorded. Faults that cannot disturb each
+other share a crew, one job for each.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from soloist.domain.instants import parse_time
+from tests.api.crew import LEASE_SECONDS, Crew, audit
+from tests.cluster.backend import Backend, Received
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.faults import (
+    BAD_GATEWAY,
+    EMPTY,
+    TOO_MANY,
+    UNAVAILABLE,
+    DropReply,
+    Effect,
+    Freeze,
+    Hold,
+    Seen,
+    Truncate,
+)
+from tests.cluster.fixtures import Namespace
+from tests.cluster.https_proxy import HttpsProxy
+
+pytestmark = pytest.mark.cluster
+
+Raw = dict[str, Any]
+JOB_WATCH, RUN_WATCH = r"/scheduledjobs\?.*watch=", r"/jobruns\?.*watch="
+SOON = 40.0
+
+
+def utc_now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+def let_pass(seconds: float) -> None:
+    """The fault lasts so long: nothing is waited for."""
+    time.sleep(seconds)
+
+
+def tick(seen: Received) -> datetime:
+    found = parse_time(seen.header("Soloist-Scheduled-Time"))
+    assert found is not None
+    return found
+
+
+def fence(seen: Received) -> int:
+    return int(seen.header("Soloist-Fence") or 0)
+
+
+def epoch(crew: Crew) -> int:
+    return int((crew.lease() or {}).get("metadata", {}).get("annotations", {}).get("soloist.dev/epoch", 0))
+
+
+def goes_on(backend: Backend, path: str, count: int = 2, *, timeout: float = SOON, by: int = 0) -> None:
+    """So many more requests arrive from now on; ``by`` the term of that epoch, if given."""
+    before = {seen.number for seen in backend.received(path)}
+
+    def new(seen: Received) -> bool:
+        return seen.path == path and seen.number not in before and by in (0, fence(seen))
+
+    backend.wait(count, path=path, timeout=timeout, when=new)
+
+
+def check(crew: Crew, backend: Backend, job: str, path: str) -> None:
+    """The books, once all that is due by now is decided."""
+    now = utc_now()
+
+    def caught_up() -> bool:
+        watermark = parse_time(crew.status(job).get("watermark"))
+        return watermark is not None and watermark > now - timedelta(seconds=1)
+
+    crew.wait(caught_up, what=f"{job} has caught up", timeout=SOON)
+    audit(crew, backend, job, path=path)
+
+
+# ---- The Lease, in other people's hands
+
+
+def delete(crew: Crew) -> None:
+    crew.namespace.kubectl("delete", "lease", "soloist")
+
+
+def blank(crew: Crew) -> None:
+    crew.namespace.kubectl("patch", "lease", "soloist", "--type=merge", "-p", '{"spec":{"holderIdentity":""}}')
+
+
+def take(crew: Crew) -> None:
+    crew.namespace.kubectl("patch", "lease", "soloist", "--type=merge", "-p", '{"spec":{"holderIdentity":"stranger"}}')
+
+
+@pytest.mark.parametrize("tamper", [delete, blank, take], ids=["deleted", "blanked", "taken by a stranger"])
+def test_a_lease_in_other_hands_stops_its_leader_and_the_next_waits_a_whole_lease(
+    crew: Crew, backend: Backend, tamper: Callable[[Crew], None]
+) -> None:
+    crew.job("sweep", schedule="@every 1s", missedRunPolicy="RunAll", timeoutSeconds=2, http={"url": backend.url("/s")})
+    for name in "ab":
+        crew.start(name)
+    leader = crew.leader()
+    goes_on(backend, "/s")
+    old = epoch(crew)
+    tamper(crew)
+    done = utc_now()
+    crew.wait(lambda: "lost its term" in leader.log(), what="the old leader's child ends", timeout=3)
+    assert utc_now() - done < timedelta(seconds=2), "it did not stop at its next reading"
+    crew.leader(timeout=SOON)
+    crew.wait(lambda: epoch(crew) > old, what="a new term", timeout=SOON)
+    acquired = parse_time((crew.lease() or {})["spec"]["acquireTime"])
+    assert acquired is not None
+    assert acquired - done > timedelta(seconds=LEASE_SECONDS - 0.5), "the next leader did not wait for the lease"
+    goes_on(backend, "/s", 3)
+    received = backend.received("/s")
+    assert all(seen.at < done + timedelta(seconds=2) for seen in received if fence(seen) == old)
+    assert all(seen.at >= acquired for seen in received if fence(seen) > old)
+    check(crew, backend, "sweep", "/s")
+    unknown = [run for run in crew.runs("sweep") if run.get("status", {}).get("phase") == "Unknown"]
+    assert crew.status("sweep")["counters"]["unknown"] == len(unknown), "an unknown run is counted once"
+
+
+# ---- The API server away
+
+
+def test_ticks_go_on_unaided_after_the_api_server_was_away(
+    fresh_control_plane: Callable[..., ControlPlane], backend: Backend, tmp_path: Path
+) -> None:
+    cluster = fresh_control_plane()
+    crews = {}
+    for replicas in (1, 2):
+        namespace = Namespace(name=f"replicas-{replicas}", cluster=cluster)
+        cluster.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
+        crews[f"/{replicas}"] = crew = Crew(cluster, namespace, tmp_path / namespace.name)
+        crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url(f"/{replicas}")})
+        for name in "ab"[:replicas]:
+            crew.start(name)
+    try:
+        for path in crews:
+            goes_on(backend, path, 3)
+        cluster.stop_api()
+        let_pass(5.0)
+        gone = utc_now()
+        cluster.start_api()
+        for path, crew in crews.items():
+            goes_on(backend, path, 3)
+            check(crew, backend, "sweep", path)
+            silent = [seen for seen in backend.received(path) if gone - timedelta(seconds=1) < seen.at < gone]
+            assert not silent, "launched although nothing could be recorded"
+    finally:
+        for crew in crews.values():
+            crew.stop()
+            for member in crew.members.values():
+                print(f"---- log of {crew.namespace.name} {member.name}\n{member.log()[-4000:]}")
+
+
+# ---- Writes that arrive late
+
+
+def test_a_dead_leaders_late_create_of_a_tick_that_ran_and_was_trimmed_ends_superseded(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    jobs = {"kept-none": 0, "kept-one": 1}
+    held = {}
+    for job, limit in jobs.items():
+        held[job] = https_proxy.on("POST", r"/jobruns$", Hold(), when=about(job), times=1)
+        crew.job(
+            job,
+            schedule="@every 4s",
+            missedRunPolicy="RunAll",
+            successfulRunsHistoryLimit=limit,
+            http={"url": backend.url(f"/{job}")},
+        )
+    first = crew.start("a", server=https_proxy.server)
+    late = {job: rule.wait(timeout=SOON).json() for job, rule in held.items()}
+    old = epoch(crew)
+    first.kill_both()
+    crew.start("b")
+    for job, body in late.items():
+        name, at = body["metadata"]["name"], parse_time(body["spec"]["scheduledTime"])
+        assert body["spec"]["lease"]["epoch"] == old
+        backend.wait(1, path=f"/{job}", timeout=SOON, when=lambda seen, at=at: tick(seen) == at)
+        crew.wait(lambda name=name: crew.phase(name) == "absent", what=f"the run of {job} is trimmed", timeout=SOON)
+        held[job].release()
+        crew.wait(lambda name=name: crew.phase(name) == "Superseded", what="the late one is superseded", timeout=10)
+        goes_on(backend, f"/{job}", 1)
+        check(crew, backend, job, f"/{job}")
+        assert sum(tick(seen) == at for seen in backend.received(f"/{job}")) == 1
+        assert not [seen for seen in backend.received(f"/{job}") if fence(seen) <= old]
+
+
+def about(job: str) -> Callable[[Seen], bool]:
+    return lambda seen: bool(seen.json()["spec"]["scheduledJobName"] == job)
+
+
+def records(seen: Seen) -> bool:
+    """A write of the job's status that puts a run into ``active``."""
+    return bool(seen.json()["status"].get("active"))
+
+
+def test_a_dead_leaders_late_record_fails_its_precondition_and_launches_nothing(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")})
+    first = crew.start("a", server=https_proxy.server)
+    goes_on(backend, "/s")
+    held = https_proxy.on("PATCH", "/scheduledjobs/sweep/status", Hold(), when=records, times=1)
+    record = held.wait().json()
+    entry = record["status"]["active"][-1]
+    old = epoch(crew)
+    assert entry["epoch"] == old
+    first.kill_both()
+    crew.start("b")
+    crew.leader(other_than="a", timeout=SOON)
+    goes_on(backend, "/s", by=epoch(crew))
+    crew.edit("sweep", {"suspend": True})
+    crew.wait(lambda: crew.status("sweep")["observedSchedule"]["suspend"], what="the job is at rest")
+    settled = crew.wait(lambda: at_rest(crew, "sweep"), what="nothing is written any more")
+    conflicts = crew.cluster.requests().total("PATCH", "scheduledjobs", "status", code="409")
+    held.release()
+    crew.wait(
+        lambda: crew.cluster.requests().total("PATCH", "scheduledjobs", "status", code="409") > conflicts,
+        what="the late record is refused",
+    )
+    assert crew.status("sweep") == settled
+    by_the_dead = [tick(seen) for seen in backend.received("/s") if fence(seen) == old]
+    assert parse_time(record["status"]["watermark"]) not in by_the_dead
+    audit(crew, backend, "sweep", path="/s")
+
+
+def at_rest(crew: Crew, job: str) -> Raw | None:
+    """The status, once all is accounted for and it stays as it is for a second."""
+    status = crew.status(job)
+    if status.get("active"):
+        return None
+    let_pass(1.0)
+    return status if crew.status(job) == status else None
+
+
+# ---- Watches that bring nothing
+
+
+def test_a_leader_behind_a_dead_watch_starts_nothing_beside_the_run_of_the_one_before(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    backend.rule("/slow", delay=6)
+    crew.job("slow", schedule="@every 2s", timeoutSeconds=7, http={"url": backend.url("/slow")})
+    for name in "ab":
+        crew.start(name, server=https_proxy.server)
+    leader = crew.leader()
+    (running,) = backend.wait(1, path="/slow")
+    for watch in (JOB_WATCH, RUN_WATCH):
+        https_proxy.on("GET", watch, Freeze())
+    leader.kill_both()
+    crew.leader(other_than=leader.name)
+    backend.wait(2, path="/slow", timeout=SOON)
+    assert backend.most_at_once("/slow") == 1
+    run = next(run for run in crew.runs("slow") if parse_time(run["spec"]["scheduledTime"]) == tick(running))
+    assert run["status"]["phase"] == "Unknown"
+    blocked = [line for line in crew.status("slow")["recent"] if line["result"] == "Blocked"]
+    assert blocked, "the ticks meanwhile have no reason"
+    check(crew, backend, "slow", "/slow")
+
+
+def test_an_edit_behind_a_dead_watch_is_seen_at_the_next_record(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    for job in ("suspended", "edited", "deleted"):
+        crew.job(job, schedule="@every 1s", http={"url": backend.url(f"/{job}")})
+    crew.start("a", server=https_proxy.server)
+    for job in ("suspended", "edited", "deleted"):
+        goes_on(backend, f"/{job}")
+    frozen = [https_proxy.on("GET", watch, Freeze()) for watch in (JOB_WATCH, RUN_WATCH)]
+    crew.edit("suspended", {"suspend": True})
+    crew.edit("edited", {"schedule": "@every 3s"})
+    crew.cluster.api().delete(crew.namespace.ours("scheduledjobs", "deleted"))
+    done = utc_now()
+    backend.wait(2, path="/edited", when=lambda seen: tick(seen) > done + timedelta(seconds=1))
+    assert all(
+        tick(seen) <= done + timedelta(seconds=1)
+        for job in ("/suspended", "/deleted")
+        for seen in backend.received(job)
+    )
+    late = [tick(seen) for seen in backend.received("/edited") if tick(seen) > done + timedelta(seconds=1)]
+    assert all(at.timestamp() % 3 == 0 for at in late), late
+    for rule in frozen:
+        rule.remove()
+    check(crew, backend, "edited", "/edited")
+    audit(crew, backend, "suspended", path="/suspended")
+
+
+# ---- Replies that are lost, and answers that make no sense
+
+
+def test_a_write_whose_reply_is_lost_launches_once_all_the_same(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    jobs = {"create": ("POST", r"/jobruns$"), "record": ("PATCH", "/scheduledjobs/"), "outcome": ("PATCH", "/jobruns/")}
+    for job, (method, path) in jobs.items():
+        crew.job(job, schedule="@every 2s", http={"url": backend.url(f"/{job}")})
+        https_proxy.on(method, path, DropReply(), when=every_other(job))
+    crew.start("a", server=https_proxy.server)
+    for job in jobs:
+        goes_on(backend, f"/{job}", 4)
+    https_proxy.clear()
+    for job in jobs:
+        crew.edit(job, {"suspend": True})
+    for job in jobs:
+        crew.wait(lambda job=job: at_rest(crew, job), what=f"all of {job} is accounted for", timeout=SOON)
+        counters = crew.status(job)["counters"]
+        received = len(backend.received(f"/{job}"))
+        assert (counters["launched"], counters["succeeded"], counters["unknown"]) == (received, received, 0), job
+        audit(crew, backend, job, path=f"/{job}")
+
+
+def every_other(job: str) -> Callable[[Seen], bool]:
+    """Every second write that concerns the job."""
+    count = 0
+
+    def when(seen: Seen) -> bool:
+        nonlocal count
+        named = seen.path if seen.method == "PATCH" else seen.json()["spec"]["scheduledJobName"]
+        if not re.search(rf"(^|/){job}(-|/|$)", named):
+            return False
+        count += 1
+        return count % 2 == 1
+
+    return when
+
+
+ANSWERS: dict[str, Effect] = {
+    "too-many": TOO_MANY,
+    "unavailable": UNAVAILABLE,
+    "bad-gateway": BAD_GATEWAY,
+    "truncated": Truncate(),
+    "empty": EMPTY,
+}
+FAULT_SECONDS = 6.0
+
+
+def test_garbage_in_answer_to_status_writes_costs_no_other_job_a_tick_and_makes_no_spin(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    for job in (*ANSWERS, "well"):
+        crew.job(job, schedule="@every 1s", http={"url": backend.url(f"/{job}")})
+    member = crew.start("a", server=https_proxy.server)
+    for job in (*ANSWERS, "well"):
+        goes_on(backend, f"/{job}")
+    child = member.child()
+    began = utc_now()
+    rules = {job: https_proxy.on("PATCH", rf"/{job}(-[^/]*)?/status", effect) for job, effect in ANSWERS.items()}
+    let_pass(FAULT_SECONDS)
+    counts = {job: len(rule.caught) for job, rule in rules.items()}
+    https_proxy.clear()
+    ended = utc_now()
+    for job in (*ANSWERS, "well"):
+        goes_on(backend, f"/{job}")
+        check(crew, backend, job, f"/{job}")
+    assert all(1 <= count <= 3 * FAULT_SECONDS for count in counts.values()), counts
+    assert member.child() == child, "the controller did not survive"
+    meanwhile = {tick(seen) for seen in backend.received("/well") if began <= tick(seen) <= ended}
+    assert len(meanwhile) >= FAULT_SECONDS - 1, "a job that was well lost ticks"
