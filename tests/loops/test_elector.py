@@ -391,3 +391,27 @@ def test_a_refusal_is_reported_and_tried_again(stage: Stage) -> None:
     stage.api.fault = lambda _verb: None
     stage.run(a, seconds=1)
     assert a.term() is not None
+
+
+def test_a_watch_that_wakes_us_during_an_outage_makes_no_hot_loop(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = stage.elector("a")
+    stage.run(a, seconds=1)
+    stage.api.fault = unreachable
+    waits: list[float | None] = []
+
+    def wait(_event: threading.Event, timeout: float | None = None) -> bool:
+        waits.append(timeout)
+        stage.clock.boot += timeout or 0.0
+        return False
+
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    a.poke()
+    steps, began = 0, stage.clock.boot
+    while stage.clock.boot < began + 4:
+        a.poke()
+        a.step()
+        steps += 1
+    assert steps < 40
+    assert all(timeout is not None and timeout > 0 for timeout in waits)

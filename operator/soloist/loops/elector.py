@@ -114,15 +114,14 @@ class Elector:
                 self._lose(decision)
 
     def _wait(self, until: float) -> None:
-        left = until - self._clock.boottime()
+        look = max(self._standing.not_before, self._standing.read_boot + _POKE_GAP)
+        left = (min(until, look) if self._poked else until) - self._clock.boottime()
         if self._drained is not None:
             left = min(left, _DRAIN_POLL)
-        if left > 0 and not self._poked:
+        if left > 0:
             self._woken.wait(left)
-        self._woken.clear()
-        boot = self._clock.boottime()
-        if self._poked and boot >= self._standing.not_before:
-            self._ended.wait(max(0.0, self._standing.read_boot + _POKE_GAP - boot))
+            self._woken.clear()
+        if self._poked and self._clock.boottime() >= look:
             self._read()
 
     def _read(self) -> None:
