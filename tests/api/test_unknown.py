@@ -1,0 +1,153 @@
+"""Calls whose outcome nobody saw: never two at once, never again without being asked for, never for ever.
+
+Each with a standby that takes over, and with one replica whose container is started again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.api.crew import Crew, Raw, audit
+from tests.api.tending import (
+    FINAL,
+    KEEP,
+    Crews,
+    attempts_ascend,
+    ended,
+    fences,
+    keys,
+    nothing_twice_or_early,
+    now,
+    of_run,
+    phase_of,
+    revive,
+    start_each,
+    through,
+    tick_of,
+    write_pid_file,
+)
+from tests.cluster.backend import Backend
+from tests.cluster.children import until
+
+pytestmark = pytest.mark.cluster
+
+RETRY = {"maxAttempts": 3, "onUnknown": "Retry"}
+NEVER = {"maxAttempts": 3, "onUnknown": "Never"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadly:
+    """A job whose handler kills whoever called it."""
+
+    crew: Crew
+    path: str
+    pid_file: Path
+    retry: Raw
+
+    def tend(self) -> bool:
+        """Containers that ended are started again, and the new leader will be the next to die; True once the first run is over."""
+        revive(self.crew)
+        write_pid_file(self.crew, self.pid_file)
+        return phase_of(first_run(self.crew, "deadly")) in FINAL
+
+
+def test_a_call_that_kills_each_leader_is_given_up(crews: Crews, backend: Backend, tmp_path: Path) -> None:
+    jobs = [
+        Deadly(crew=crews(name), path=f"/{name}", pid_file=tmp_path / f"{name}.pid", retry=retry)
+        for name, retry in {"retry1": RETRY, "retry2": RETRY, "never1": NEVER, "never2": NEVER}.items()
+    ]
+    start_each([job.crew for job in jobs], "a")
+    start_each([job.crew for job in jobs if job.path.endswith("2")], "b")
+    for job in jobs:
+        write_pid_file(job.crew, job.pid_file)
+        backend.rule(f"^{job.path}$", kill_pid_file=str(job.pid_file))
+        url = backend.url(job.path)
+        job.crew.job("deadly", schedule="@every 2s", timeoutSeconds=2, retry=job.retry, http={"url": url}, **KEEP)
+        job.crew.wait(lambda job=job: job.crew.runs("deadly"), what="the first is claimed")
+    until(lambda: {job.tend() for job in jobs} == {True}, what="each first run is over", timeout=90)
+    backend.clear()
+    for job in jobs:
+        revive(job.crew)
+    cleared = now()
+    for job in jobs:
+        run = first_run(job.crew, "deadly")
+        seen = of_run(backend, job.path, run)
+        retried = job.retry is RETRY
+        assert phase_of(run) == ("Interrupted" if retried else "Unknown"), run
+        assert [each.header("Soloist-Attempt") for each in seen] == (["1", "2", "3"] if retried else ["1"])
+        assert len(keys(seen)) == 1
+        assert fences(seen) == sorted(set(fences(seen))), "each attempt under a term of its own"
+        assert len(of_run(backend, job.path, run)) == len(seen)
+        through(job.crew, "deadly", cleared, more=1)
+        attempts_ascend(backend, job.path)
+        audit(job.crew, backend, "deadly", path=job.path)
+
+
+def first_run(crew: Crew, job: str) -> Raw:
+    return min(crew.runs(job), key=tick_of)
+
+
+def test_a_handler_outlives_its_caller_and_never_meets_another(crews: Crews, backend: Backend) -> None:
+    """A handler of 5 s under Forbid, its leader killed meanwhile."""
+    both = {replicas: crews(f"slow{replicas}") for replicas in (1, 2)}
+    timeout = 8
+    backend.rule("/slow", delay=5)
+    start_each(both.values(), "a")
+    start_each([both[2]], "b")
+    for replicas, crew in both.items():
+        for job, retry in {"never": NEVER, "retry": RETRY}.items():
+            url = backend.url(f"/slow/{job}{replicas}")
+            crew.job(job, schedule="@every 2s", timeoutSeconds=timeout, retry=retry, http={"url": url}, **KEEP)
+    for replicas, crew in both.items():
+        for job in ("never", "retry"):
+            backend.wait(1, path=f"/slow/{job}{replicas}")
+        crew.members["a"].kill_both()
+    ended(both[1], "a")
+    killed = now()
+    start_each([both[1]], "a")
+    for replicas, crew in both.items():
+        for job in ("never", "retry"):
+            path = f"/slow/{job}{replicas}"
+            through(crew, job, killed, more=1)
+            assert backend.most_at_once(path) == 1
+            attempts_ascend(backend, path)
+            audit(crew, backend, job, path=path)
+        unknown = first_run(crew, "never")
+        assert phase_of(unknown) == "Unknown"
+        assert len(of_run(backend, f"/slow/never{replicas}", unknown)) == 1
+        again = first_run(crew, "retry")
+        first, second = of_run(backend, f"/slow/retry{replicas}", again)
+        assert (phase_of(again), again["status"]["attempt"]) == ("Succeeded", 2)
+        assert first.header("Idempotency-Key") == second.header("Idempotency-Key")
+        assert fences([second]) > fences([first])
+        assert second.at - first.at > timedelta(seconds=timeout)
+
+
+def test_a_call_that_outlives_the_grace_is_unknown_to_the_next_leader(crews: Crews, backend: Backend) -> None:
+    both = {replicas: crews(f"hang{replicas}") for replicas in (1, 2)}
+    backend.rule("/hang1", hang=True, times=1)
+    backend.rule("/hang2", hang=True, times=1)
+    start_each(both.values(), "a", SOLOIST_GRACE="2")
+    start_each([both[2]], "b")
+    for replicas, crew in both.items():
+        url = backend.url(f"/hang{replicas}")
+        crew.job("hang", schedule="@every 2s", timeoutSeconds=10, http={"url": url}, **KEEP)
+    for replicas, crew in both.items():
+        backend.wait(1, path=f"/hang{replicas}")
+        crew.members["a"].terminate()
+    told = now()
+    for crew in both.values():
+        ended(crew, "a")
+        assert timedelta(seconds=1.5) < now() - told < timedelta(seconds=6), "its grace, and not much more"
+    start_each([both[1]], "a")
+    for replicas, crew in both.items():
+        through(crew, "hang", told, more=1)
+        run = first_run(crew, "hang")
+        assert (phase_of(run), run["status"]["reason"]) == ("Unknown", "OutcomeUnknown")
+        assert len(of_run(backend, f"/hang{replicas}", run)) == 1
+        nothing_twice_or_early(backend, f"/hang{replicas}")
+        audit(crew, backend, "hang", path=f"/hang{replicas}")
