@@ -1,0 +1,143 @@
+"""manifests/rbac: a controller with exactly these rights works, is refused nothing, and uses each of them."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.api.crew import FAST, Crew
+from tests.api.tending import ready
+from tests.bench.kubelet import Kubelet
+from tests.cluster.backend import Backend
+from tests.cluster.client import ApiError
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fixtures import Namespace
+from tests.cluster.free_ports import free_ports
+
+pytestmark = pytest.mark.cluster
+
+RIGHTS = Path(__file__).parents[2] / "manifests" / "rbac" / "controller.yaml"
+ACCOUNT = "system:serviceaccount:soloist:soloist"
+Right = tuple[str, str, str]
+
+POD = {"restartPolicy": "Never", "containers": [{"name": "report", "image": "busybox"}]}
+JOB = {"template": {"spec": {"template": {"spec": POD}}}}
+TOKEN = {"name": "Authorization", "valueFrom": {"secretKeyRef": {"name": "backend", "key": "token"}}}
+CA = {"caConfigMapRef": {"name": "kube-root-ca.crt", "key": "ca.crt"}}
+
+
+class Stage:
+    """Controllers under the ServiceAccount of the manifest, and jobs in another namespace."""
+
+    def __init__(self, cluster: ControlPlane, backend: Backend, folder: Path) -> None:
+        self.cluster, self.backend, self.folder = cluster, backend, folder
+        cluster.apply(RIGHTS)
+        self.work = Namespace(name="work", cluster=cluster)
+        cluster.api().create("/api/v1/namespaces", {"metadata": {"name": "work"}})
+        binding = ("rolebinding", "soloist-keys", "--clusterrole=soloist-keys", "--serviceaccount=soloist:soloist")
+        self.work.kubectl("create", *binding)
+        secret = {"metadata": {"name": "backend"}, "data": {"token": base64.b64encode(b"s3cret-word").decode()}}
+        cluster.api().create(self.work.path("secrets"), secret)
+        self.installation = Namespace(name="soloist", cluster=cluster)
+        self.kubelet = Kubelet(self.installation)
+        self.crew = Crew(cluster, self.installation, folder)
+        self.jobs = Crew(cluster, self.work, folder)
+
+    def start(self, name: str) -> None:
+        token = self.cluster.service_account_token("soloist", "soloist")
+        config = self.cluster.kubeconfig(self.folder / f"{name}.rights", user="soloist", token=token)
+        port = free_ports(1)[0]
+        env = {"KUBECONFIG": str(config), "SOLOIST_NAMESPACE": "", "SOLOIST_HEALTH_PORT": str(port)}
+        self.crew.start(name, **FAST, **env, **self.kubelet.pod(name))
+        self.kubelet.running(name)
+        self.crew.wait(lambda: ready(port), what=f"{name} is ready", timeout=60)
+
+    def job(self, name: str, **spec: Any) -> None:
+        self.jobs.job(name, **{"schedule": "@every 1s", "timeoutSeconds": 10, **spec})
+
+    def disturb(self) -> None:
+        """Write to objects behind the controller's back: its next write is refused, and it reads them again."""
+        annotation = {"metadata": {"annotations": {"example.org/touched": str(time.monotonic())}}}
+        for kind, names in {"scheduledjobs": ["slow"], "jobruns": self.names("jobruns")}.items():
+            for name in names:
+                with suppress(ApiError):  # trimmed meanwhile
+                    self.cluster.api().patch(self.work.ours(kind, name), annotation)
+
+    def names(self, kind: str) -> list[str]:
+        return [found["metadata"]["name"] for found in self.cluster.api().items(self.work.ours(kind))]
+
+    def used(self) -> set[Right]:
+        return {right for right, _ in self.requested()}
+
+    def requested(self) -> Iterator[tuple[Right, int]]:
+        """What the controllers asked for, with the answer's status."""
+        for event in self.cluster.audit_events():
+            about = event.get("objectRef") or {}
+            if event["user"]["username"] == ACCOUNT and about.get("resource"):
+                parts = [about["resource"], about.get("subresource")]
+                right = (about.get("apiGroup", ""), "/".join(part for part in parts if part), event["verb"])
+                yield right, event["responseStatus"]["code"]
+
+
+def granted() -> set[Right]:
+    rules = [rule for doc in yaml.safe_load_all(RIGHTS.read_text()) for rule in doc.get("rules", ())]
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.fixture
+def stage(fresh_control_plane: Callable[..., ControlPlane], backend: Backend, tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(fresh_control_plane(audit=True), backend, tmp_path)
+    yield made
+    made.crew.stop()
+    for member in made.crew.members.values():
+        print(f"---- log of {member.name}\n{member.log()[-6000:]}")
+
+
+def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: Stage) -> None:
+    crew, jobs, backend = stage.crew, stage.jobs, stage.backend
+    backend.rule("/slow", delay=1.5)
+    stage.job("sweep", successfulRunsHistoryLimit=0, http={"url": backend.url("/sweep"), "headers": [TOKEN]})
+    stage.job("slow", http={"url": backend.url("/slow")})
+    stage.job("ca", http={"url": backend.url("/ca").replace("http:", "https:"), "tls": CA})
+    stage.job("report", job=JOB)
+    stage.start("a")
+    received = backend.wait(3, path="/sweep", timeout=60)
+    assert {seen.header("Authorization") for seen in received} == {"s3cret-word"}
+
+    api, path = stage.cluster.api(), stage.work.path("jobs", group="batch")
+    started = crew.wait(
+        lambda: [job for job in api.items(path) if not job["spec"].get("suspend")], what="a Job started"
+    )
+    api.delete(stage.work.ours("jobruns", started[0]["metadata"]["name"]))
+    crew.wait(lambda: ("batch", "jobs", "delete") in stage.used(), what="its Job was stopped")
+    crew.wait(lambda: [job for job in api.items(path) if not job["spec"].get("suspend")], what="the next Job started")
+    reads = {("soloist.dev", kind, "get") for kind in ("scheduledjobs", "jobruns")}
+    crew.wait(lambda: reads <= stage.used() or stage.disturb(), what="what others wrote to is read again")
+
+    published = "soloist.dev/holder-pod"
+    crew.wait(lambda: published in (crew.lease() or {})["metadata"]["annotations"], what="the container is published")
+    stage.start("b")
+    crew.leader().kill_both()
+    stage.kubelet.terminated("a")
+    assert crew.leader(other_than="a").name == "b"
+    backend.wait(len(backend.received("/sweep")) + 2, path="/sweep", timeout=60)
+    assert jobs.status("sweep")["counters"]["succeeded"] >= 3
+
+    crew.stop()  # a watch is on record once it has ended
+    watches = {right for right in granted() if right[2] == "watch"}
+    crew.wait(lambda: watches <= stage.used(), what="each watch was used")
+    assert granted() - stage.used() == set()
+    assert [right for right, status in stage.requested() if status in (401, 403)] == []
