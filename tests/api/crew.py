@@ -197,8 +197,11 @@ def requests_by_tick(backend: Backend, path: str) -> Counter[str]:
     return Counter(seen.header("Soloist-Scheduled-Time") for seen in received)
 
 
-def audit(crew: Crew, backend: Backend, job: str, *, path: str, settle: float = 3.0) -> None:
-    """No tick twice, none early, none lost without a reason. ``settle``: seconds that the newest tick may still take."""
+def audit(crew: Crew, backend: Backend, job: str, *, path: str, settle: float = 3.0, early: float = 0.05) -> None:
+    """No tick twice, none early, none lost without a reason. ``settle``: seconds that the newest tick may still take.
+
+    ``early``: seconds before its time that are forgiven, where the leader's clock is wrong.
+    """
     status = crew.status(job)
     counted = requests_by_tick(backend, path)
     twice = {tick: count for tick, count in counted.items() if tick and count > 1}
@@ -206,7 +209,7 @@ def audit(crew: Crew, backend: Backend, job: str, *, path: str, settle: float = 
     for seen in backend.received():
         tick = parse_time(seen.header("Soloist-Scheduled-Time"))
         if seen.path == path and tick is not None:
-            assert seen.at >= tick - timedelta(milliseconds=50), f"early: {tick} at {seen.at}"
+            assert seen.at >= tick - timedelta(seconds=early), f"early: {tick} at {seen.at}"
     unexplained = [tick for tick in expected_ticks(status, settle) if not explained(tick, status, counted, crew, job)]
     assert not unexplained, f"no run and no reason: {unexplained}\n{status.get('recent')}"
 

@@ -1,0 +1,134 @@
+"""Told to go, or frozen: who leads next, how soon, and that nothing starts where it should not."""
+
+from __future__ import annotations
+
+import os
+import signal
+from datetime import datetime, timedelta
+
+import pytest
+
+from soloist.domain.lease import EPOCH, instant
+from tests.api.crew import LEASE_SECONDS, Crew, audit
+from tests.api.tending import (
+    EVERY_TICK,
+    KEEP,
+    Crews,
+    attempts_ascend,
+    ended,
+    fences,
+    nothing_twice_or_early,
+    now,
+    of_run,
+    phase_of,
+    start,
+    start_each,
+    through,
+    worker,
+)
+from tests.cluster.backend import Backend
+from tests.cluster.children import until
+
+pytestmark = pytest.mark.cluster
+
+
+def test_an_idle_leader_that_is_told_to_go_hands_over_at_once(crew: Crew) -> None:
+    start(crew, "a", "b")
+    told = now()
+    crew.members["a"].terminate()
+    crew.leader(other_than="a")
+    assert now() - told < timedelta(seconds=2)
+    assert went_well(crew, "a")
+
+
+def test_a_standby_that_goes_leaves_the_lease_alone(crew: Crew) -> None:
+    start(crew, "a", "b")
+    before = crew.lease()
+    crew.members["b"].terminate()
+    assert went_well(crew, "b")
+    gone = now()
+    crew.wait(lambda: renewed(crew) > gone, what="the leader renews after that")
+    assert term(crew.lease()) == term(before)
+
+
+def term(lease: dict[str, object] | None) -> list[object]:
+    spec, meta = (lease or {})["spec"], (lease or {})["metadata"]
+    assert isinstance(spec, dict)
+    assert isinstance(meta, dict)
+    names = ("holderIdentity", "acquireTime", "leaseTransitions")
+    return [meta["uid"], meta["annotations"][EPOCH], *(spec[name] for name in names)]
+
+
+def renewed(crew: Crew) -> datetime:
+    found = instant((crew.lease() or {})["spec"]["renewTime"])
+    assert found is not None
+    return found
+
+
+def went_well(crew: Crew, name: str) -> bool:
+    """It has ended, and the parent had nothing to say about it."""
+    ended(crew, name)
+    return "child ended" not in crew.members[name].log()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_run_that_is_going_on_ends_under_its_own_leader(crew: Crew, backend: Backend, replicas: int) -> None:
+    """A handler of 3 s: it is waited for, nothing else starts meanwhile, and only then another leads."""
+    backend.rule("/long", delay=3)
+    start(crew, *"ab"[:replicas])
+    crew.job("long", schedule="@every 30s", suspend=True, http={"url": backend.url("/long")}, **KEEP)
+    crew.job("short", schedule="@every 1s", http={"url": backend.url("/short")}, **EVERY_TICK, **KEEP)
+    crew.trigger("long", "by-hand")
+    (call,) = backend.wait(1, path="/long")
+    crew.members["a"].terminate()
+    told = now()
+    crew.wait(lambda: phase_of(crew.runs("long")[0]) == "Succeeded", what="it ends well", timeout=30)
+    assert went_well(crew, "a")
+    run = crew.runs("long")[0]
+    assert fences([call]) == [run["status"]["epoch"]]
+    assert len(of_run(backend, "/long", run)) == 1
+    later = [seen for seen in backend.received("/short") if seen.at > told + timedelta(seconds=0.5)]
+    assert fences([call])[0] not in fences(later), "nothing starts there any more"
+    if replicas == 1:
+        start(crew, "a")
+    crew.wait(lambda: crew.holder() not in ("", "a" if replicas == 2 else ""), what="somebody leads again")
+    acquired = instant((crew.lease() or {})["spec"]["acquireTime"])
+    assert acquired is not None
+    assert acquired > call.at + timedelta(seconds=2.9), "not before the run was over"
+    through(crew, "short", now())
+    audit(crew, backend, "short", path="/short")
+
+
+@pytest.mark.parametrize("whom", ["child", "both"])
+def test_a_leader_frozen_beyond_its_lease_dies_on_waking(crews: Crews, backend: Backend, whom: str) -> None:
+    """Stopped for 1.5 times the lease and let go on: the dead-man timer strikes before anything else does."""
+    both = {replicas: crews(f"frozen{replicas}") for replicas in (1, 2)}
+    start_each(both.values(), "a")
+    start_each([both[2]], "b")
+    for replicas, crew in both.items():
+        url = backend.url(f"/often{replicas}")
+        crew.job("often", schedule="@every 1s", timeoutSeconds=5, http={"url": url}, **EVERY_TICK, **KEEP)
+    frozen = {}
+    for replicas, crew in both.items():
+        backend.wait(2, path=f"/often{replicas}")
+        frozen[replicas] = worker(crew.members["a"])
+        send(crew, frozen[replicas], whom, signal.SIGSTOP)
+    stopped = now()
+    until(lambda: now() - stopped > timedelta(seconds=1.5 * LEASE_SECONDS), what="1.5 leases are over", timeout=30)
+    assert both[2].holder() == "b", "the standby did not wait for it to wake"
+    for replicas, crew in both.items():
+        send(crew, frozen[replicas], whom, signal.SIGCONT)
+    woken = now()
+    for replicas, crew in both.items():
+        says = f'"stopped by its dead-man timer", "code": 142, "pid": {frozen[replicas]}'
+        crew.wait(lambda crew=crew, says=says: says in crew.members["a"].log(), what="it died of its timer")
+        through(crew, "often", woken)
+        nothing_twice_or_early(backend, f"/often{replicas}")
+        attempts_ascend(backend, f"/often{replicas}")
+        audit(crew, backend, "often", path=f"/often{replicas}")
+
+
+def send(crew: Crew, child: int, whom: str, number: signal.Signals) -> None:
+    if whom == "both":
+        os.kill(crew.members["a"].parent, number)
+    os.kill(child, number)
