@@ -6,8 +6,10 @@ other share a crew, one job for each.
 
 from __future__ import annotations
 
+import json
 import re
 import time
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 
 from soloist.domain.instants import parse_time
-from tests.api.crew import LEASE_SECONDS, Crew, audit
+from tests.api.crew import LEASE_SECONDS, Controller, Crew, audit
 from tests.cluster.backend import Backend, Received
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.faults import (
@@ -369,3 +371,144 @@ def test_garbage_in_answer_to_status_writes_costs_no_other_job_a_tick_and_makes_
     assert member.child() == child, "the controller did not survive"
     meanwhile = {tick(seen) for seen in backend.received("/well") if began <= tick(seen) <= ended}
     assert len(meanwhile) >= FAULT_SECONDS - 1, "a job that was well lost ticks"
+
+
+# ---- Credentials and rights
+
+
+class Account:
+    """A ServiceAccount, its rights, and a token file whose token can be taken from it."""
+
+    def __init__(self, crew: Crew, file: Path) -> None:
+        self.crew, self.file, self._api = crew, file, crew.cluster.api()
+        self._secret = ""
+        self.token = ""
+        self._api.create(crew.namespace.path("serviceaccounts"), {"metadata": {"name": "controller"}})
+
+    def may(self, namespace: str, rules: list[Raw]) -> None:
+        """Exactly this, in that namespace, from now on."""
+        meta, group = {"name": "controller", "namespace": namespace}, "rbac.authorization.k8s.io"
+        account = {"kind": "ServiceAccount", "name": "controller", "namespace": self.crew.namespace.name}
+        role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": rules}
+        binding = {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "subjects": [account],
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "controller"},
+        }
+        self.crew.cluster.kubectl(
+            "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]})
+        )
+
+    def rotate(self) -> None:
+        """Another token in the file. It is bound to a Secret, so that it can be revoked."""
+        self._secret = f"bound-{uuid.uuid4().hex[:8]}"
+        made = self._api.create(self.crew.namespace.path("secrets"), {"metadata": {"name": self._secret}})
+        bound = {"kind": "Secret", "apiVersion": "v1", "name": self._secret, "uid": made["metadata"]["uid"]}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
+        answer = self._api.create(self.crew.namespace.path("serviceaccounts", "controller/token"), body)
+        self.token = answer["status"]["token"]
+        made_file = self.file.with_suffix(".new")
+        made_file.write_text(self.token)
+        made_file.replace(self.file)
+
+    def revoke(self, secret: str, token: str) -> None:
+        """Returns when the API server, which remembers tokens for ten seconds, says 401 to it."""
+        self._api.delete(self.crew.namespace.path("secrets", secret))
+        api = self.crew.cluster.api(token=token)
+        self.crew.wait(lambda: api.raw("GET", self.crew.namespace.ours("jobruns"))[0] == 401, what="a 401", timeout=20)
+
+    @property
+    def current(self) -> tuple[str, str]:
+        return self._secret, self.token
+
+
+RUNS: Raw = {
+    "apiGroups": ["soloist.dev"],
+    "resources": ["jobruns"],
+    "verbs": ["get", "list", "watch", "create", "delete"],
+}
+REST: list[Raw] = [
+    {"apiGroups": ["soloist.dev"], "resources": ["scheduledjobs"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["soloist.dev"], "resources": ["scheduledjobs/status", "jobruns/status"], "verbs": ["patch"]},
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["get", "list", "watch", "create", "update"],
+    },
+    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch"]},
+]
+
+
+@pytest.fixture
+def account(crew: Crew, tmp_path: Path) -> Account:
+    made = Account(crew, tmp_path / "token")
+    made.may(crew.namespace.name, [RUNS, *REST])
+    made.rotate()
+    return made
+
+
+def start_as(crew: Crew, account: Account, name: str, *, server: str | None = None, **env: str) -> Controller:
+    config = crew.cluster.kubeconfig(
+        crew.folder / "by-token-file", user="controller", token_file=account.file, server=server
+    )
+    return crew.start(name, KUBECONFIG=str(config), **env)
+
+
+def test_a_rotated_token_is_read_again_and_one_that_came_late_ends_no_more_than_the_term(
+    crew: Crew, backend: Backend, account: Account
+) -> None:
+    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")})
+    member = start_as(crew, account, "a")
+    goes_on(backend, "/s")
+    term, child = epoch(crew), member.child()
+    old = account.current
+    account.rotate()
+    account.revoke(*old)
+    goes_on(backend, "/s", 3, by=term)
+    assert (epoch(crew), member.child()) == (term, child), "a rotation in time cost the term"
+    account.revoke(*account.current)
+    crew.wait(lambda: "child ended" in member.log(), what="the term is over", timeout=SOON)
+    account.rotate()
+    goes_on(backend, "/s", 3)
+    assert epoch(crew) > term
+    check(crew, backend, "sweep", "/s")
+
+
+def test_a_right_that_is_taken_away_stops_the_jobs_that_need_it_only_and_says_so(
+    crew: Crew, backend: Backend, account: Account, https_proxy: HttpsProxy
+) -> None:
+    api, other = crew.cluster.api(), Namespace(name=f"{crew.namespace.name}-other", cluster=crew.cluster)
+    api.create("/api/v1/namespaces", {"metadata": {"name": other.name}})
+    without = {**RUNS, "verbs": [verb for verb in RUNS["verbs"] if verb != "create"]}
+    account.may(other.name, [RUNS, *REST])
+    crew.job("well", schedule="@every 1s", http={"url": backend.url("/well")})
+    theirs = Crew(crew.cluster, other, crew.folder)
+    theirs.job("barred", schedule="@every 1s", http={"url": backend.url("/barred")})
+    both = f"{crew.namespace.name},{other.name}"
+    member = start_as(crew, account, "a", server=https_proxy.server, SOLOIST_NAMESPACE=both)
+    for path in ("/well", "/barred"):
+        goes_on(backend, path)
+    account.may(other.name, [without, *REST])
+    before = len(https_proxy.seen)
+    event = crew.wait(lambda: told(other, "RunRefused"), what="an Event says why", timeout=SOON)
+    assert "forbidden" in event["note"]
+    assert 'cannot create resource "jobruns"' in event["note"]
+    goes_on(backend, "/well", 8)
+    of_theirs = [seen for seen in https_proxy.seen[before:] if f"/{other.name}/" in seen.path and seen.method != "GET"]
+    assert len(of_theirs) <= 16, f"a hot loop: {of_theirs}"
+    assert "forbidden" in member.log()
+    last = max(tick(seen) for seen in backend.received("/barred"))
+    account.may(other.name, [RUNS, *REST])
+    goes_on(backend, "/barred", 2, timeout=15)
+    assert all(at > last for at in [tick(seen) for seen in backend.received("/barred")][-2:])
+    for one, job in ((crew, "well"), (theirs, "barred")):
+        check(one, backend, job, f"/{job}")
+    api.delete(f"/api/v1/namespaces/{other.name}")
+
+
+def told(namespace: Namespace, reason: str) -> Raw | None:
+    events = namespace.api.items(namespace.path("events", group="events.k8s.io"))
+    return next((event for event in events if event["reason"] == reason), None)
