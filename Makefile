@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 TEST ?=
 
-.PHONY: help demo-cluster test test-lowest check format bench-ticks crds clean
+.PHONY: help demo-cluster test test-lowest check format docs bench-ticks clean
 
 help: ## print these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ check: $(READY) ## format, lint, types and import contracts, in under a minute
 format: $(READY) ## format the code and mend what the linter can
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
+
+docs: $(READY) ## write the generated parts of docs/ again
+	@$(BIN)/python -m tests.docs
 
 bench-ticks: $(READY) ## figures for ticks and hand-overs beside the CronJob controller, on one API server
 	@$(BIN)/python -m tests.bench.ticks

@@ -1,0 +1,32 @@
+"""`make` alone prints every target that is for people, with what it does; the README's two commands are among them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from tests.docs.pages import ROOT
+
+
+def printed(*arguments: str) -> str:
+    return subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_make_alone_prints_the_targets_and_does_nothing_else() -> None:
+    lines = printed().splitlines()
+    assert lines
+    assert all(re.fullmatch(r"  make [a-z-]+ +\S.*", line) for line in lines)
+
+
+def test_every_target_has_a_line() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE)[0].split())
+    assert targets == set(re.findall(r"make ([a-z-]+)", printed()))
+
+
+def test_the_pages_for_people_name_targets_that_exist() -> None:
+    targets = set(re.findall(r"make ([a-z-]+)", printed()))
+    for page in ("README.md", "CONTRIBUTING.md"):
+        named = set(re.findall(r"(?:^|`)make ([a-z-]+)", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE))
+        assert named, page
+        assert named <= targets, page
