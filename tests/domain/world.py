@@ -378,7 +378,7 @@ class World:
         self._write(process, fate, lambda: self.write_run(name, uid, seen, patch))
         stands = process.runs.get(name, {}).get("status", {})
         if isinstance(step, WriteRun) and stands.get("phase") == patch["phase"] and step.run.uid in process.memory:
-            process.memory[step.run.uid] = memory.written(process.memory[step.run.uid])
+            process.memory[step.run.uid] = memory.written(process.memory[step.run.uid], step.phase)
 
     def _launch(self, process: Process, view: View, step: Launch, duration: int, outcome: int) -> None:
         run = step.run

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from soloist.domain.actions import Outcome
-from soloist.domain.runs import Memory
+from soloist.domain.runs import Memory, Phase
 from soloist.domain.steps import Launch
 
 
@@ -37,9 +37,9 @@ def cancelled(known: Memory, reason: str) -> Memory:
     return replace(known, running=False, outcome=None, cancelled=reason)
 
 
-def written(known: Memory) -> Memory:
-    """What was seen now stands on the run: it is confirmed, and need not be remembered."""
-    return replace(known, outcome=None, cancelled=None)
+def written(known: Memory, phase: Phase) -> Memory:
+    """What was seen now stands on the run: it is confirmed, and need not be remembered, but for how it ended."""
+    return replace(known, outcome=None, cancelled=None, settled=phase if phase.final else None)
 
 
 def prepared(known: Memory) -> Memory:

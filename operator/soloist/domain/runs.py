@@ -6,7 +6,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -53,6 +53,8 @@ class Trigger(StrEnum):
 class Entry:
     """One recorded run in ``status.active``; ``tick`` is None where the run is not of the schedule.
 
+    ``launch_at`` and ``timeout`` are as they were when it was recorded: an edit of jitter or time-out since then changes
+    neither when its launcher could act at the earliest, nor for how long.
     ``result`` is set once the run has ended and been counted, where it must stay all the same (Unknown, Interrupted).
     """
 
@@ -61,10 +63,16 @@ class Entry:
     tick: datetime | None
     epoch: int
     lease: str
+    launch_at: datetime | None = None
+    timeout: timedelta | None = None
     result: str = ""
 
     def to_raw(self) -> dict[str, Any]:
         raw: dict[str, Any] = {"run": self.run, "uid": self.uid, "epoch": self.epoch, "lease": self.lease}
+        if self.launch_at is not None:
+            raw["launchTime"] = stamp(self.launch_at)
+        if self.timeout is not None:
+            raw["timeoutSeconds"] = int(self.timeout.total_seconds())
         if self.result:
             raw["result"] = self.result
         if self.tick is not None:
@@ -153,7 +161,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What this process knows of a run of its own: the last attempt it launched, when, and what came of it."""
+    """What this process knows of a run of its own: the last attempt it launched, when, and what came of it.
+
+    ``settled`` is the final phase that it wrote, should a person delete the run before it is accounted for.
+    """
 
     launched: int = 0
     sent_boot: float = 0.0
@@ -163,6 +174,7 @@ class Memory:
     not_launched: bool = False
     inspecting: bool = False
     prepared: bool = False
+    settled: Phase | None = None
 
 
 NOTHING = Memory()

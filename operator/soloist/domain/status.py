@@ -5,6 +5,7 @@ Every tick that did not run has its reason in ``recent``; like ones in a row are
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -59,14 +60,8 @@ def _active(view: View, step: WriteJob) -> list[Entry]:
             continue
         kept = added.pop(entry.uid, entry)
         run = view.run(entry.uid)
-        result.append(_with_result(kept, run) if entry.uid in step.count and run is not None else kept)
+        result.append(replace(kept, result=str(run.phase)) if entry.uid in step.count and run is not None else kept)
     return [*result, *added.values()]
-
-
-def _with_result(entry: Entry, run: Run) -> Entry:
-    return Entry(
-        run=entry.run, uid=entry.uid, tick=entry.tick, epoch=entry.epoch, lease=entry.lease, result=str(run.phase)
-    )
 
 
 def _observed(view: View) -> Patch:
@@ -98,7 +93,8 @@ def _account(view: View, step: WriteJob, ended: list[tuple[Entry, Run | None]]) 
         counters["skipped"] += line.count
         recent = push(recent, str(line.reason), line.first, line.last, line.count, line.message)
     for entry, run in ended:
-        phase, at = (run.phase if run is not None else Phase.CANCELLED), _moment(entry, run)
+        deleted = view.remembered(entry.uid).settled or Phase.CANCELLED
+        phase, at = (run.phase if run is not None else deleted), _moment(entry, run)
         failures = _count(counters, phase, failures)
         result = run.reason if run is not None and phase is Phase.SKIPPED and run.reason else str(phase)
         recent = push(recent, result, at, at, 1, "")

@@ -116,7 +116,10 @@ class View:
 
 
 def launch_at(view: View, run: Run) -> datetime:
-    """The instant before which a run is never launched; for one that a person made, its creation."""
+    """The instant before which a run is never launched, fixed by its record; for one that a person made, its creation."""
+    entry = view.job.entry(run.uid)
+    if entry is not None and entry.launch_at is not None:
+        return entry.launch_at
     if run.scheduled and run.tick is not None:
         return tick_of(view.job, view.spec, run.tick).launch_at
     return run.created
@@ -129,16 +132,20 @@ def held_until(view: View, uid: str) -> float:
     """
     known = view.remembered(uid)
     since = known.sent_boot if known.launched else view.term_started
-    return since + view.spec.timeout.total_seconds()
+    entry = view.job.entry(uid)
+    recorded = entry.timeout if entry is not None else None
+    return since + max(recorded or view.spec.timeout, view.spec.timeout).total_seconds()
 
 
 def not_launched(view: View, entry: Entry, run: Run) -> bool:
     """Its instant lies strictly after the end of the term that recorded it, and launchers are never early.
 
-    Not known for a run without a tick, nor where the end of that term is not remembered.
+    Not known for a run without a tick, nor where the end of that term, or the instant, is not remembered.
     """
     end = view.past_ends.get(entry.epoch)
-    return end is not None and run.scheduled and run.attempt <= 1 and launch_at(view, run) > end
+    if end is None or entry.launch_at is None or not run.scheduled:
+        return False
+    return run.attempt <= 1 and entry.launch_at > end
 
 
 def attempts_left(view: View, attempt: int) -> bool:
@@ -181,7 +188,8 @@ def a_job_tells(view: View) -> bool:
 def _deleted(view: View, entry: Entry, held: Standing) -> Standing:
     """A person deleted the run. What it started counts until it must be over, or, for a Job, until that is gone."""
     known = view.remembered(entry.uid)
-    if view.mine(entry) and not known.launched:
+    over = known.settled is not None and not known.settled.held
+    if over or (view.mine(entry) and not known.launched):
         return Standing.OVER
     if a_job_tells(view) and entry.lease == view.lease:
         return Standing.OVER if known.cancelled is not None else Standing.HELD

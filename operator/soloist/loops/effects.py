@@ -180,7 +180,7 @@ class Effects:
         known = view.remembered(step.run.uid)
         if await self._write_run(view, step.run, documents.run_status(view, step, known)):
             if step.run.uid in self.memory:
-                self.memory[step.run.uid] = memory.written(self.memory[step.run.uid])
+                self.memory[step.run.uid] = memory.written(self.memory[step.run.uid], step.phase)
             self._report.settled(view, step)
             self._stage("settled")
 
