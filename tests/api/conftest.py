@@ -1,6 +1,7 @@
 """Controllers for the tests of this folder."""
 
 from tests.api.crew import crew
+from tests.api.desk import desk
 from tests.api.tending import crews
 
-__all__ = ["crew", "crews"]
+__all__ = ["crew", "crews", "desk"]

@@ -1,0 +1,166 @@
+"""One controller and one backend for all tests of a module: each test brings jobs, and paths, of its own names.
+
+A controller takes seconds to start and to lead; what these tests ask of it disturbs no other job, and that it does not
+is part of what they ask: after the last of them it must still be the same process, and have logged no error.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from soloist.domain.instants import parse_time
+from tests.api.crew import Crew, Raw
+from tests.api.tending import CALM, start
+from tests.cluster.backend import Backend, Received
+from tests.cluster.children import until
+from tests.cluster.client import ApiClient
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fixtures import Namespace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What a test works at."""
+
+    crew: Crew
+    backend: Backend
+
+    @property
+    def api(self) -> ApiClient:
+        return self.crew.cluster.api()
+
+    @property
+    def namespace(self) -> Namespace:
+        return self.crew.namespace
+
+    def http(self, name: str, **spec: Any) -> Raw:
+        """A ScheduledJob that calls the path of its own name; ``http`` may add to the action."""
+        action = {"url": self.backend.url(f"/{name}"), **spec.pop("http", {})}
+        return self.crew.job(name, **spec, http=action)
+
+    def calls(self, name: str) -> list[Received]:
+        return [seen for seen in self.backend.received() if seen.path == f"/{name}"]
+
+    def called(self, name: str, count: int = 1, *, timeout: float = 40.0) -> list[Received]:
+        """Wait for that many calls of the job."""
+
+        def enough() -> list[Received] | None:
+            found = self.calls(name)
+            return found if len(found) >= count else None
+
+        return until(enough, what=f"{name} called {count} times", timeout=timeout, needs=[self.backend.child])
+
+    def status(self, name: str, wanted: Callable[[Raw], Any], *, what: str, timeout: float = 40.0) -> Raw:
+        """Wait for a status of the job that is wanted."""
+
+        def probe() -> Raw | None:
+            found = self.crew.status(name)
+            return found if wanted(found) else None
+
+        return until(probe, what=f"{name}: {what}", timeout=timeout)
+
+    def recent(self, name: str, result: str, *, timeout: float = 40.0) -> Raw:
+        """Wait for such a line in ``recent``; the newest of them."""
+        found = self.status(name, lambda status: lines(status, result), what=f"{result} in recent", timeout=timeout)
+        return lines(found, result)[-1]
+
+    def run_of(self, seen: Received) -> Raw:
+        found: Raw = self.api.get(self.namespace.ours("jobruns", str(seen.header("Soloist-Run"))))
+        return found
+
+    def run(self, name: str, *phases: str, timeout: float = 40.0) -> Raw:
+        """Wait for a run of the job in one of these phases."""
+
+        def probe() -> Raw | None:
+            return next((run for run in self.crew.runs(name) if phase(run) in phases), None)
+
+        return until(probe, what=f"a run of {name} is {' or '.join(phases)}", timeout=timeout)
+
+    def delete(self, kind: str, name: str) -> None:
+        self.api.delete(self.namespace.ours(kind, name))
+
+    def events(self, name: str, reason: str = "") -> list[Raw]:
+        """Events about the ScheduledJob."""
+        found = self.api.items(self.namespace.path("events", group="events.k8s.io"))
+        about = [event for event in found if event["regarding"]["name"] == name]
+        return [event for event in about if reason in ("", event["reason"])]
+
+
+@pytest.fixture(scope="module")
+def desk(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    namespace = Namespace(name=f"t-desk-{uuid.uuid4().hex[:8]}", cluster=control_plane)
+    control_plane.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
+    folder = tmp_path_factory.mktemp("desk")
+    crew = Crew(control_plane, namespace, folder)
+    with Backend(folder / "backend") as backend:
+        start(crew, "a", **CALM)
+        child = crew.members["a"].child()
+        yield Desk(crew=crew, backend=backend)
+        log = crew.members["a"].log()
+        try:
+            assert crew.members["a"].child() == child, "the controller was started again"
+            assert not errors(log), errors(log)
+        finally:
+            crew.stop()
+            control_plane.api().delete(f"/api/v1/namespaces/{namespace.name}")
+            print(f"---- log of the controller\n{log[-20000:]}")
+
+
+def log_lines(log: str) -> list[Raw]:
+    """Each line of a controller's log; what is not JSON (a traceback of the interpreter) as an error."""
+    result = []
+    for line in log.splitlines():
+        try:
+            result.append(json.loads(line))
+        except ValueError:
+            result.append({"level": "error", "message": line})
+    return result
+
+
+def errors(log: str) -> list[Raw]:
+    """What must not be there while nothing is wrong with the world."""
+    lines = log_lines(log)
+    return [line for line in lines if line["level"] in ("error", "critical") or line["message"] == "error survived"]
+
+
+def phase(run: Raw) -> str:
+    return str(run.get("status", {}).get("phase", "Pending"))
+
+
+def lines(status: Raw, result: str) -> list[Raw]:
+    return [line for line in status.get("recent", []) if line["result"] == result]
+
+
+def condition(status: Raw, kind: str) -> Raw:
+    found: Raw = next((c for c in status.get("conditions", []) if c["type"] == kind), {})
+    return found
+
+
+def moment(text: Any) -> datetime:
+    found = parse_time(text)
+    assert found is not None, text
+    return found
+
+
+def tick(seen: Received) -> datetime:
+    return moment(seen.header("Soloist-Scheduled-Time"))
+
+
+def span(line: Raw) -> tuple[datetime, datetime]:
+    return moment(line["first"]), moment(line["last"])
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def away(moment: datetime) -> timedelta:
+    """How far off; negative where it is past."""
+    return moment - now()

@@ -1,0 +1,218 @@
+"""Objects that go away under the controller's hands, and an installation that does what we do.
+
+A run deleted by a person is cancelled, not repeated, wherever it stood; a job or a namespace that goes takes nothing
+else with it; and of two installations beside each other each tick is still launched by one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from tests.api.crew import Crew, audit
+from tests.api.desk import Desk, away, errors, lines, log_lines, moment, phase, tick
+from tests.api.tending import CALM, start
+from tests.cluster.backend import Backend
+from tests.cluster.children import until
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.request_counts import WRITES
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_claimed_run_that_is_deleted_is_made_again_and_launched_once(desk: Desk) -> None:
+    desk.http("claimed", schedule="@every 8s")
+
+    def early_enough() -> bool:
+        return any(
+            away(moment(run["spec"]["scheduledTime"])) > timedelta(seconds=2.5) for run in desk.crew.runs("claimed")
+        )
+
+    until(early_enough, what="a run is claimed well before its time", timeout=30)
+    claimed = next(run for run in desk.crew.runs("claimed") if phase(run) == "Pending")
+    name, uid = claimed["metadata"]["name"], claimed["metadata"]["uid"]
+    desk.delete("jobruns", name)
+
+    def made_again() -> bool:
+        found = desk.api.find(desk.namespace.ours("jobruns", name))
+        return found is not None and found["metadata"]["uid"] != uid
+
+    until(made_again, what="it is made again", timeout=10)
+    desk.called("claimed", 2)
+    counted = Counter(str(seen.header("Soloist-Scheduled-Time")) for seen in desk.calls("claimed"))
+    assert counted[claimed["spec"]["scheduledTime"]] == 1, counted
+
+
+def test_a_finished_run_that_is_deleted_is_remembered_all_the_same(desk: Desk) -> None:
+    desk.http("finished", schedule="@every 3s")
+    run = desk.run("finished", "Succeeded")
+    desk.delete("jobruns", run["metadata"]["name"])
+    desk.called("finished", 3)
+    desk.status("finished", lambda s: s.get("counters", {}).get("succeeded", 0) >= 2, what="two are accounted for")
+    assert desk.api.find(desk.namespace.ours("jobruns", run["metadata"]["name"])) is None
+    counted = Counter(str(seen.header("Soloist-Scheduled-Time")) for seen in desk.calls("finished"))
+    assert max(counted.values()) == 1, counted
+    status = desk.crew.status("finished")
+    assert not lines(status, "Cancelled"), status["recent"]
+    assert not lines(status, "Blocked"), status["recent"]
+
+
+def test_a_run_deleted_in_mid_call_is_cancelled_and_keeps_its_place_for_its_time_out(desk: Desk) -> None:
+    desk.backend.rule("^/called$", delay=30)
+    desk.http("called", schedule="@every 1s", timeoutSeconds=4)
+    (first,) = desk.called("called")
+    name = str(first.header("Soloist-Run"))
+    desk.delete("jobruns", name)
+    second = desk.called("called", 2)[1]
+    assert second.boot - first.boot >= 4, "the next one began while the first may have been going on"
+    assert second.header("Soloist-Run") != name
+    assert desk.api.find(desk.namespace.ours("jobruns", name)) is None
+    line = desk.recent("called", "Cancelled")
+    assert moment(line["first"]) == tick(first)
+    assert desk.recent("called", "Blocked")["count"] >= 2
+
+
+def test_a_run_deleted_between_two_attempts_gets_no_other(desk: Desk) -> None:
+    desk.backend.rule("^/between$", status=503)
+    desk.http(
+        "between",
+        schedule="@every 2s",
+        timeoutSeconds=3,
+        retry={"maxAttempts": 3, "initialDelaySeconds": 2, "factor": 1},
+    )
+    run = desk.run("between", "Retrying")
+    name = run["metadata"]["name"]
+    desk.delete("jobruns", name)
+    after = [seen for seen in desk.calls("between") if seen.header("Soloist-Run") == name]
+    desk.recent("between", "Cancelled")
+    others = until(
+        lambda: [seen for seen in desk.calls("between") if seen.header("Soloist-Run") != name],
+        what="a later tick has its turn",
+        timeout=30,
+    )
+    assert others[0].boot - after[0].boot >= 3
+    assert [seen for seen in desk.calls("between") if seen.header("Soloist-Run") == name] == after
+    entries = desk.crew.status("between").get("active", [])
+    assert name not in [entry["run"] for entry in entries]
+
+
+def test_a_recorded_run_deleted_while_nobody_leads_is_not_made_again(crew: Crew, backend: Backend) -> None:
+    crew.start("a", SOLOIST_CRASH_AT="recorded:both")
+    crew.leader()
+    crew.job("lost", schedule="@every 5s", timeoutSeconds=4, http={"url": backend.url("/lost")})
+    gone = crew.members["a"].process
+    crew.wait(lambda: not gone.alive(), what="the leader died between record and launch", timeout=30)
+    (entry,) = crew.status("lost")["active"]
+    crew.namespace.api.delete(crew.namespace.ours("jobruns", entry["run"]))
+    crew.start("b")
+    taken = until(lambda: crew.holder() == "b" and time.monotonic(), what="the next one leads", timeout=40)
+    crew.wait(lambda: lines(crew.status("lost"), "Cancelled"), what="it is cancelled", timeout=40)
+    assert time.monotonic() - taken >= 3, "it left active before its time-out had passed"
+    backend.wait(2, path="/lost", timeout=30)
+    assert entry["scheduledTime"] not in [seen.header("Soloist-Scheduled-Time") for seen in backend.received("/lost")]
+    assert crew.phase(entry["run"]) == "absent"
+    assert entry["uid"] not in [each["uid"] for each in crew.status("lost")["active"]]
+
+
+def test_a_job_deleted_in_mid_run_leaves_nothing_hanging(crew: Crew, backend: Backend) -> None:
+    backend.rule("^/going$", delay=4)
+    start(crew, "a", **CALM)
+    crew.job("going", schedule="@every 1s", http={"url": backend.url("/going")})
+    crew.job("staying", schedule="@every 1s", http={"url": backend.url("/staying")})
+    backend.wait(1, path="/going")
+    api, path = crew.namespace.api, crew.namespace.ours("scheduledjobs", "going")
+    api.delete(path)
+    crew.wait(lambda: api.find(path) is None, what="the job is gone", timeout=10)
+    crew.wait(lambda: not crew.runs("going"), what="its runs are gone", timeout=20)
+    old = len(backend.received("/going"))
+    again = crew.job("going", schedule="@every 1s", http={"url": backend.url("/going")})
+    seen = backend.wait(old + 1, path="/going")[old]
+    assert str(seen.header("Idempotency-Key")).startswith(again["metadata"]["uid"])
+    api.delete(path)
+    crew.wait(lambda: api.find(path) is None, what="it is gone again", timeout=10)
+    before = len(backend.received("/staying"))
+    backend.wait(before + 3, path="/staying")
+    audit(crew, backend, "staying", path="/staying")
+    member = crew.members["a"]
+    assert not errors(member.log()), errors(member.log())
+    member.terminate()
+    crew.wait(lambda: not member.process.alive(), what="going away waits for no run of a job that is gone", timeout=15)
+
+
+def test_a_namespace_deleted_in_mid_run_goes_and_the_others_go_on(
+    crew: Crew, backend: Backend, control_plane: ControlPlane
+) -> None:
+    api, doomed = control_plane.api(), f"{crew.namespace.name}-doomed"
+    api.create("/api/v1/namespaces", {"metadata": {"name": doomed}})
+    backend.rule("^/slow$", delay=6)
+    start(crew, "a", SOLOIST_NAMESPACE=f"{crew.namespace.name},{doomed}", **CALM)
+    crew.job("staying", schedule="@every 1s", http={"url": backend.url("/staying")})
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
+    jobs = {
+        "slow": {"http": {"url": backend.url("/slow")}},
+        "quick": {"http": {"url": backend.url("/quick")}},
+        "pod": {"job": {"template": {"spec": {"template": {"spec": pod}}}}},
+    }
+    for name, action in jobs.items():
+        control_plane.kubectl("apply", "-n", doomed, "-f", "-", stdin=_manifest(name, action))
+    backend.wait(1, path="/slow")
+    crew.wait(lambda: api.items(f"/apis/batch/v1/namespaces/{doomed}/jobs"), what="a Job is there")
+    api.delete(f"/api/v1/namespaces/{doomed}")
+    crew.wait(lambda: api.find(f"/api/v1/namespaces/{doomed}") is None, what="the namespace is gone", timeout=15)
+    quick, before = len(backend.received("/quick")), len(backend.received("/staying"))
+    backend.wait(before + 4, path="/staying")
+    audit(crew, backend, "staying", path="/staying")
+    assert len(backend.received("/quick")) == quick
+    complaints = [line for line in log_lines(crew.members["a"].log()) if line["level"] != "info"]
+    assert len(complaints) <= 12, complaints
+    member = crew.members["a"]
+    member.terminate()
+    crew.wait(lambda: not member.process.alive(), what="going away waits for nothing in it", timeout=15)
+
+
+def _manifest(name: str, action: dict[str, object]) -> str:
+    import json
+
+    spec = {"schedule": "@every 1s", **action}
+    return json.dumps(
+        {"apiVersion": "soloist.dev/v1alpha1", "kind": "ScheduledJob", "metadata": {"name": name}, "spec": spec}
+    )
+
+
+def test_two_installations_beside_each_other_launch_each_tick_once_and_say_so(
+    crew: Crew, backend: Backend, control_plane: ControlPlane
+) -> None:
+    backend.rule("^/slow$", delay=1.5)
+    crew.start("a", **CALM)
+    crew.start("b", lease="other", **CALM)
+    crew.wait(lambda: crew.holder() == "a" and crew.holder("other") == "b", what="each leads its own", timeout=40)
+    crew.job("sweep", schedule="@every 1s", successfulRunsHistoryLimit=50, http={"url": backend.url("/sweep")})
+    crew.job("slow", schedule="@every 1s", timeoutSeconds=4, http={"url": backend.url("/slow")})
+    backend.wait(3, path="/sweep", timeout=40)
+    before, counted = len(backend.received("/sweep")), control_plane.requests()
+    backend.wait(before + 8, path="/sweep")
+    ticks = len(backend.received("/sweep")) - before
+    writes = (control_plane.requests() - counted).total(WRITES, group="soloist.dev")
+    assert writes <= 16 * ticks, f"{writes} writes for {ticks} ticks of two jobs"
+    crew.wait(lambda: crew.status("slow").get("counters", {}).get("succeeded", 0) >= 2, what="the slow one has run")
+    for job in ("sweep", "slow"):
+        audit(crew, backend, job, path=f"/{job}")
+    assert backend.most_at_once("/slow") == 1
+    for run in crew.runs():
+        blocked = run["spec"]["scheduledJobName"] == "slow" and run.get("status", {}).get("reason") == "Blocked"
+        assert phase(run) in ("Pending", "Running", "Succeeded") or blocked, run
+        assert run["spec"]["lease"]["name"] in ("soloist", "other")
+    events = crew.wait(
+        lambda: [
+            event
+            for event in crew.namespace.api.items(crew.namespace.path("events", group="events.k8s.io"))
+            if event["reason"] == "OtherInstallation"
+        ],
+        what="an Event says that there are two",
+    )
+    assert crew.namespace.name in events[0]["note"]
+    for member in crew.members.values():
+        assert not errors(member.log()), errors(member.log())
