@@ -1,0 +1,212 @@
+"""The README's table of failures, cell by cell: an API server that is gone for a second, for half a minute, for five minutes.
+
+All rows run at the same time, each with two controllers behind a wire of its own that refuses every connection for so long.
+The row of five minutes is scaled down: its Lease is shorter by the same factor as its outage.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from soloist.domain.instants import parse_time, stamp
+from soloist.domain.schedule import parse_schedule
+from tests.api.crew import Crew, audit, children_of, requests_by_tick
+from tests.cluster.backend import Backend, Received
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fixtures import Namespace
+from tests.cluster.proxy import TcpProxy
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+KEEP = {"successfulRunsHistoryLimit": 100, "failedRunsHistoryLimit": 100}
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+EVERY = "@every 2s"
+CALL = 1.5
+"""Seconds that the call takes which is under way when the API server goes."""
+
+
+@dataclass(kw_only=True)
+class Row:
+    """One outage, and what was seen of it."""
+
+    name: str
+    outage: float
+    lease: float
+    env: dict[str, str] = field(default_factory=dict)
+    crew: Crew
+    wire: TcpProxy
+    backend: Backend
+    before: str = ""
+    after: str = ""
+    leader_ended: bool = False
+    gone_at: datetime = LONG_AGO
+    back_at: datetime = LONG_AGO
+
+    def path(self, job: str) -> str:
+        return f"/{self.name}/{job}"
+
+    def received(self, job: str) -> list[Received]:
+        return [seen for seen in self.backend.received() if seen.path == self.path(job)]
+
+    def requests(self, job: str, *, within: tuple[datetime, datetime]) -> list[Received]:
+        return [seen for seen in self.received(job) if within[0] <= seen.at <= within[1]]
+
+    def run(self) -> None:
+        """Two controllers, one call under way, the outage, and some ticks after it."""
+        self._make_jobs()
+        for name in ("a", "b"):
+            self.crew.start(name, **self.env)
+        leader = self.crew.leader(timeout=60)
+        self._wait_for("sweep", 3)
+        self.before, child = self.crew.holder(), leader.child()
+        self.crew.trigger("call", "under-way")
+        self._wait_for("call", 1)
+        self.gone_at = datetime.now(UTC)
+        self.wire.refuse()
+        self.wire.cut()
+        time.sleep(self.outage)
+        self.leader_ended = child not in children_of(leader.parent)
+        self.wire.forward()
+        self.back_at = datetime.now(UTC)
+        for job in ("sweep", "every-tick"):
+            self._wait_for(job, 3, since=self.back_at)
+            self.crew.wait(lambda job=job: self._is_through(job), what=f"{self.name}: {job} has caught up", timeout=60)
+        self.crew.wait(
+            lambda: self.crew.phase("under-way") in ("Succeeded", "Unknown"), what="the call is settled", timeout=60
+        )
+        self.after = self.crew.holder()
+
+    def _make_jobs(self) -> None:
+        self.backend.rule(self.path("call"), delay=CALL)
+        jobs: dict[str, dict[str, Any]] = {
+            "sweep": {"schedule": "@every 1s", "timeoutSeconds": 2},
+            "every-tick": {"schedule": EVERY, "concurrencyPolicy": "Allow", "missedRunPolicy": "RunAll", "maxMissedRuns": 100},
+            "call": {"schedule": "@yearly", "timeoutSeconds": 2},
+        }  # fmt: skip
+        for name, spec in jobs.items():
+            self.crew.job(name, **spec, **KEEP, http={"url": self.backend.url(self.path(name))})
+
+    def _is_through(self, job: str) -> bool:
+        """All ticks of the outage are decided, and no run of theirs is open."""
+        watermark = parse_time(self.crew.status(job).get("watermark"))
+        phases = {run.get("status", {}).get("phase") for run in self.crew.runs(job) if _tick(run) <= self.back_at}
+        return watermark is not None and watermark > self.back_at and not phases & {None, "Pending", "Running"}
+
+    def _wait_for(self, job: str, count: int, *, since: datetime | None = None) -> None:
+        def enough() -> bool:
+            return len([seen for seen in self.received(job) if since is None or seen.at >= since]) >= count
+
+        self.crew.wait(enough, what=f"{self.name}: {count} requests of {job}", timeout=60)
+
+
+ROWS: dict[str, tuple[float, dict[str, str]]] = {
+    "1-s": (1.0, {}),
+    "30-s": (30.0, {}),
+    "5-min": (
+        90.0,
+        {"SOLOIST_LEASE_DURATION": "3", "SOLOIST_LEASE_RETRY_PERIOD": "0.8", "SOLOIST_LEASE_MARGIN": "0.5"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def rows(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
+    """All outages, over."""
+    folder = tmp_path_factory.mktemp("failures")
+    with ExitStack() as stack:
+        made = {name: _row(name, control_plane, folder / name, stack) for name in ROWS}
+        with ThreadPoolExecutor(len(made)) as pool:
+            for future in [pool.submit(row.run) for row in made.values()]:
+                future.result()
+        yield made
+
+
+def _row(name: str, cluster: ControlPlane, folder: Path, stack: ExitStack) -> Row:
+    folder.mkdir()
+    backend = stack.enter_context(Backend(folder / "backend"))
+    outage, env = ROWS[name]
+    namespace = Namespace(name=f"t-{name}-{uuid.uuid4().hex[:8]}", cluster=cluster)
+    cluster.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
+    wire = stack.enter_context(TcpProxy(cluster.port))
+    crew = Crew(cluster, namespace, folder, server=wire.server, env=env)
+    stack.callback(crew.stop)
+    lease = float(env.get("SOLOIST_LEASE_DURATION", "10"))
+    return Row(name=name, outage=outage, lease=lease, crew=crew, wire=wire, backend=backend)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_nothing_starts_while_the_api_server_is_gone(rows: dict[str, Row], name: str) -> None:
+    """But for what had been recorded a moment before it went."""
+    row = rows[name]
+    gone = (row.gone_at + timedelta(milliseconds=300), row.back_at)
+    assert [seen.path for job in ("sweep", "every-tick") for seen in row.requests(job, within=gone)] == []
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_ticks_go_on_within_a_lease_after_the_api_server_is_back(rows: dict[str, Row], name: str) -> None:
+    row = rows[name]
+    slack = 5.0 * max(1.0, os.getloadavg()[0] / 4)
+    soon = (row.back_at, row.back_at + timedelta(seconds=row.lease + slack))
+    assert row.requests("sweep", within=soon)
+
+
+def test_a_second_costs_nobody_the_lease(rows: dict[str, Row]) -> None:
+    assert rows["1-s"].before == rows["1-s"].after
+    assert not rows["1-s"].leader_ended
+
+
+@pytest.mark.parametrize("name", ["30-s", "5-min"])
+def test_a_longer_outage_ends_the_leaders_child_and_with_it_its_calls(rows: dict[str, Row], name: str) -> None:
+    assert rows[name].leader_ended
+
+
+def test_a_call_under_way_is_written_down_as_it_ended_after_a_second(rows: dict[str, Row]) -> None:
+    assert rows["1-s"].crew.phase("under-way") == "Succeeded"
+
+
+@pytest.mark.parametrize("name", ["30-s", "5-min"])
+def test_a_call_under_way_ends_unknown_after_a_longer_outage(rows: dict[str, Row], name: str) -> None:
+    assert rows[name].crew.phase("under-way") == "Unknown"
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_application_sees_the_call_under_way_once(rows: dict[str, Row], name: str) -> None:
+    assert len(rows[name].received("call")) == 1
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_application_sees_no_tick_twice_and_none_early(rows: dict[str, Row], name: str) -> None:
+    for job in ("sweep", "every-tick"):
+        audit(rows[name].crew, rows[name].backend, job, path=rows[name].path(job), settle=8.0)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_missed_ticks_come_late_under_run_all_and_with_a_reason_otherwise(rows: dict[str, Row], name: str) -> None:
+    row = rows[name]
+    outage = (row.gone_at + timedelta(seconds=1), row.back_at - timedelta(seconds=2))
+    every = requests_by_tick(row.backend, row.path("every-tick"))
+    unknown = {_tick(run) for run in row.crew.runs("every-tick") if run.get("status", {}).get("phase") == "Unknown"}
+    assert [tick for tick in _due(EVERY, outage) if not every[stamp(tick)] and tick not in unknown] == []
+    if row.outage > row.lease:
+        swept = requests_by_tick(row.backend, row.path("sweep"))
+        assert [tick for tick in _due("@every 1s", outage) if swept[stamp(tick)]] == []
+        assert "Missed" in {line["result"] for line in row.crew.status("sweep")["recent"]}
+
+
+def _due(schedule: str, within: tuple[datetime, datetime]) -> list[datetime]:
+    return parse_schedule(schedule).newest(after=within[0], until=within[1], limit=1000)
+
+
+def _tick(run: dict[str, Any]) -> datetime:
+    return parse_time(run["spec"].get("scheduledTime")) or LONG_AGO
