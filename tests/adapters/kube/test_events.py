@@ -38,7 +38,7 @@ class Telling:
 
     async def until(self, wanted: Callable[[list[Raw]], bool]) -> list[Raw]:
         async with asyncio.timeout(SECONDS):
-            while not wanted(found := await self.events()):  # noqa: ASYNC110 - nothing but the API server knows
+            while not wanted(found := await self.events()):
                 await asyncio.sleep(0.05)
         return found
 
