@@ -45,7 +45,7 @@ def template(**spec: Any) -> Raw:
 
 async def ask_until(ask: Callable[[], Awaitable[T]], wanted: Callable[[T], bool]) -> T:
     async with asyncio.timeout(SECONDS):
-        while not wanted(answer := await ask()):  # noqa: ASYNC110 - nothing but the API server knows
+        while not wanted(answer := await ask()):
             await asyncio.sleep(0.05)
     return answer
 
