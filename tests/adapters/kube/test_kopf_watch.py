@@ -262,7 +262,7 @@ def test_a_watch_that_went_silent_is_begun_again(
             silent_since = it.watch.heard
             # kopf itself would wait for its request's own time-out, 30 s.
             async with asyncio.timeout(SECONDS):
-                while not any("went silent" in r.__dict__.get("error", "") for r in caplog.records):  # noqa: ASYNC110
+                while not any("went silent" in r.__dict__.get("error", "") for r in caplog.records):
                     await asyncio.sleep(0.05)
             https_proxy.clear()
             await people.create("b")
