@@ -114,7 +114,7 @@ def uid_of(obj: Raw) -> str:
 
 async def until(true: Callable[[], Awaitable[bool]], seconds: float = 90.0) -> None:
     async with asyncio.timeout(seconds):
-        while not await true():  # noqa: ASYNC110 - nothing but the API server knows, and it must be asked
+        while not await true():
             await asyncio.sleep(0.05)
 
 
