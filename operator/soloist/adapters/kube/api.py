@@ -1,14 +1,16 @@
 """The API server over one aiohttp session: raw dictionaries in, raw dictionaries out.
 
 Why it is right: every request has a bound on the whole of it (the libraries' default is none, and a read time-out alone is
-per read); what went wrong is translated here, once; ``sent`` is False only for a connection that never came to be; and the
-token is read again each minute and after a 401, since bound service-account tokens are replaced under a running process.
+per read); that bound begins when a request has its turn, so a thousand at once wait for each other and not for a time-out;
+what went wrong is translated here, once; ``sent`` is False only for a connection that never came to be; and the token is
+read again each minute and after a 401, since bound service-account tokens are replaced under a running process.
 
-The session is also handed to kopf, so that its requests carry the same token, verify the same server and can be counted.
+kopf gets a session of its own, whose requests carry the same token, verify the same server and can be counted.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -21,6 +23,7 @@ from soloist.ports import Raw
 MERGE_PATCH = "application/merge-patch+json"
 JSON = "application/json"
 CONNECT_SECONDS = 5.0
+_BOUNDS = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 OnAnswer = Callable[[aiohttp.ClientRequest, aiohttp.ClientResponse], None]
 
 
@@ -42,22 +45,29 @@ def open_session(access: Access, *, limit: int, on_answer: OnAnswer | None = Non
             on_answer(request, response)
         return response
 
+    return _session(access, limit=limit, middlewares=(authorise,))
+
+
+def _session(
+    access: Access, *, limit: int, middlewares: Sequence[aiohttp.ClientMiddlewareType] = ()
+) -> aiohttp.ClientSession:
     # Answers are not compressed: the network is near, and the processor is what is short at a burst.
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=limit, ssl=access.ssl_context(), keepalive_timeout=30.0),
         headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "soloist"},
-        middlewares=(authorise,),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        middlewares=middlewares,
         proxy=access.proxy,
         json_serialize=_dump,
     )
 
 
 class KubeApi:
-    """One API server, for one event loop. ``connections`` bounds what is under way at once; more wait their turn."""
+    """One API server, for one event loop. ``connections`` bounds the requests under way at once; watches come on top."""
 
     def __init__(self, access: Access, *, connections: int = 64, timeout: float = 10.0) -> None:
         self._access = access
-        self._connections = connections
+        self._turns = asyncio.Semaphore(connections)
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
 
@@ -74,17 +84,19 @@ class KubeApi:
         """One request, answered within ``timeout`` seconds or given up. The answer must be a JSON object."""
         seconds = self._timeout if timeout is None else timeout
         doing = f"{method} {path}"
-        bounds = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
         data = None if body is None else _dump(body).encode()
-        headers = None if body is None else {"Content-Type": content_type}
-        try:
-            async with self._open().request(
-                method, self._access.host + path, data=data, headers=headers, params=query, timeout=bounds,
-                allow_redirects=False,
-            ) as response:  # fmt: skip
-                said = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unanswered(doing, error, seconds) from error
+        headers = {} if body is None else {"Content-Type": content_type}
+        async with self._turns:
+            try:
+                async with (
+                    asyncio.timeout(seconds),
+                    await self._send(
+                        method, path, data=data, headers=headers, params=query, timeout=_BOUNDS
+                    ) as response,
+                ):
+                    said = await response.read()
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise _unanswered(doing, error, seconds) from error
         if not 200 <= response.status < 300:
             raise refusal_or_transient(doing, response.status, said, response.headers)
         return parse_object(doing, said)
@@ -99,9 +111,7 @@ class KubeApi:
         doing = f"WATCH {path}"
         bounds = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS, sock_read=quiet)
         try:
-            async with self._open().request(
-                "GET", self._access.host + path, params=query, timeout=bounds, allow_redirects=False
-            ) as response:
+            async with await self._send("GET", path, headers={}, params=query, timeout=bounds) as response:
                 if response.status != 200:
                     raise refusal_or_transient(doing, response.status, await response.read(), response.headers)
                 yield b""
@@ -115,10 +125,24 @@ class KubeApi:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unanswered(doing, error, quiet) from error
 
-    def _open(self) -> aiohttp.ClientSession:
+    async def _send(self, method: str, path: str, *, headers: dict[str, str], **more: Any) -> aiohttp.ClientResponse:
+        """Authorised, and once more after a 401. A middleware would do the same, at a tenth of a request's whole cost."""
         if self._session is None:
-            self._session = open_session(self._access, limit=self._connections)
-        return self._session
+            self._session = _session(self._access, limit=0)
+        more |= {"allow_redirects": False, "server_hostname": self._access.tls_server_name}
+        url = self._access.host + path
+        token = await self._access.authorization()
+        if token is not None:
+            headers["Authorization"] = token
+        response = await self._session.request(method, url, headers=headers, **more)
+        if response.status != 401:
+            return response
+        token = await self._access.authorization(again=True)
+        if token is None:
+            return response
+        response.release()
+        headers["Authorization"] = token
+        return await self._session.request(method, url, headers=headers, **more)
 
     async def close(self) -> None:
         """Let the connections go. The next request would open new ones."""

@@ -22,7 +22,12 @@ from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 from kubernetes.config.incluster_config import SERVICE_CERT_FILENAME, SERVICE_HOST_ENV_NAME, SERVICE_TOKEN_FILENAME
 
+from soloist.adapters.clock import SystemClock
 from soloist.domain.errors import ConfigError
+
+_CLOCK = SystemClock()
+_HEADER_SECONDS = 1.0
+"""The library goes through a whole kubeconfig at each question; a burst asks thousands of times in a second."""
 
 _reading = threading.Lock()
 """The library shares its temporary files between all that load, by their content."""
@@ -48,6 +53,8 @@ class Access:
         self._token_file, self._ca_file = token_file, ca_file
         self._lock = threading.Lock()
         self._loaded = self._read()
+        self._header: str | None = None
+        self._asked_again_at = 0.0
 
     @classmethod
     def found(cls, kubeconfig: str | None = None, context: str | None = None) -> "Access":
@@ -79,13 +86,14 @@ class Access:
     def authorization_now(self, *, again: bool = False) -> str | None:
         """The Authorization header; ``again`` reads everything anew, after a 401. None: the way in is a certificate."""
         with self._lock:
+            boot = _CLOCK.boottime()
             if again:
                 self._loaded = self._read()
-            value: str | None = self._loaded.configuration.get_api_key_with_prefix("BearerToken")
-        if not value:
-            return None
-        scheme, _, token = value.partition(" ")
-        return f"{scheme.capitalize()} {token.strip()}"
+            elif boot < self._asked_again_at:
+                return self._header
+            self._asked_again_at = boot + _HEADER_SECONDS
+            self._header = _header(self._loaded.configuration.get_api_key_with_prefix("BearerToken"))
+            return self._header
 
     async def authorization(self, *, again: bool = False) -> str | None:
         """The same, for a loop that must not wait for a file or a plugin."""
@@ -154,6 +162,13 @@ def _from_file(configuration: Any, scratch: str, path: str, context: str | None)
         persist_config=False,
         temp_file_path=scratch,
     )
+
+
+def _header(value: str | None) -> str | None:
+    if not value:
+        return None
+    scheme, _, token = value.partition(" ")
+    return f"{scheme.capitalize()} {token.strip()}"
 
 
 def _content(path: str | None) -> str:
