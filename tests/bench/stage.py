@@ -148,6 +148,7 @@ def settled(namespace: Namespace, count: int) -> None:
     """Every ScheduledJob has been looked at by the leader."""
 
     def seen() -> bool:
+        time.sleep(1.0)  # such a list is work for the server
         items = namespace.api.items(namespace.ours("scheduledjobs"))
         return len(items) == count and all("observedSchedule" in item.get("status", {}) for item in items)
 
