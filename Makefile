@@ -7,6 +7,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+LOWEST := .cache/lowest
+INSTALL := -m pip install --quiet --disable-pip-version-check
 TEST ?=
 
 .PHONY: help demo-cluster test test-lowest check format docs bench-ticks clean
@@ -17,12 +19,12 @@ help: ## print these targets
 # The virtual environment, made again only when what it is made of changes.
 $(READY): pyproject.toml .ci/requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "Python 3.11 or newer is needed: install the system package python3 (Debian 12, Ubuntu 24.04 or newer), or set PYTHON=…" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
-	  echo "python3 -m venv does not work: install the system package python3-venv." >&2; exit 1; }
+	  echo "Python 3.11 or newer is needed: install the system package python3 (of Debian 12, Ubuntu 24.04 or newer), or name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
+	  echo "$(PYTHON) -m venv does not work: install the system package python3-venv (apt-get install python3-venv)." >&2; exit 1; }
 	@echo "installing the locked dependencies into $(VENV) (about a minute, once)" >&2
-	@$(BIN)/pip install --quiet --disable-pip-version-check -r .ci/requirements.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@{ $(BIN)/python $(INSTALL) -r .ci/requirements.txt && $(BIN)/python $(INSTALL) --no-deps -e .; } || { \
+	  echo "pip could not install the dependencies: is a package index reachable (PIP_INDEX_URL, a proxy)?" >&2; exit 1; }
 	@touch $@
 
 demo-cluster: $(READY) ## the main job on a real API server: two controllers, the leader killed, every tick once
@@ -32,16 +34,16 @@ test: $(READY) ## all tests; TEST="tests/domain -k jitter" picks some
 	@$(BIN)/python -m pytest $(TEST)
 
 test-lowest: ## the tests that need no cluster, on the lowest versions that pyproject.toml allows
-	@$(PYTHON) -m venv .cache/lowest
-	@.cache/lowest/bin/pip install --quiet --disable-pip-version-check -r .ci/requirements-lowest.txt
-	@.cache/lowest/bin/pip install --quiet --disable-pip-version-check --no-deps -e .
-	@.cache/lowest/bin/python -m pytest -m "not cluster" tests/domain tests/loops tests/contracts tests/adapters
+	@$(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python $(INSTALL) -r .ci/requirements-lowest.txt
+	@$(LOWEST)/bin/python $(INSTALL) --no-deps -e .
+	@$(LOWEST)/bin/python -m pytest -m "not cluster" tests/domain tests/loops tests/contracts tests/adapters
 
 check: $(READY) ## format, lint, types and import contracts, in under a minute
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --config pyproject.toml | tail -n 3
+	@$(BIN)/lint-imports pyproject.toml | tail -n 1
 
 format: $(READY) ## format the code and mend what the linter can
 	@$(BIN)/ruff format --quiet .
@@ -54,4 +56,4 @@ bench-ticks: $(READY) ## figures for ticks and hand-overs beside the CronJob con
 	@$(BIN)/python -m tests.bench.ticks
 
 clean: ## remove what the other targets made here (not the tools in ~/.cache/soloist)
-	rm -rf $(VENV) .cache .hypothesis .pytest_cache .mypy_cache .ruff_cache dist
+	rm -rf $(VENV) .cache .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist

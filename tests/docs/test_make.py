@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from tests.docs.pages import ROOT
 
@@ -30,3 +33,21 @@ def test_the_pages_for_people_name_targets_that_exist() -> None:
         named = set(re.findall(r"(?:^|`)make ([a-z-]+)", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE))
         assert named, page
         assert named <= targets, page
+
+
+@pytest.mark.parametrize(
+    ("python", "remedy"),
+    [
+        pytest.param("exit 1", "Python 3.11 or newer is needed: install the system package python3", id="too old"),
+        pytest.param('[ "$1" = -c ]', "install the system package python3-venv", id="without venv"),
+    ],
+)
+def test_what_is_missing_on_the_system_is_named(tmp_path: Path, python: str, remedy: str) -> None:
+    """A python that refuses; the environment is made in another place than ours."""
+    fake = tmp_path / "python"
+    fake.write_text(f"#!/bin/sh\n{python}\n")
+    fake.chmod(0o755)
+    argv = ["make", f"{tmp_path}/venv/ready", f"VENV={tmp_path}/venv", f"PYTHON={fake}"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert remedy in done.stderr
