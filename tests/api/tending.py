@@ -12,6 +12,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def start_each(crews: Iterable[Crew], name: str, **env: str) -> None:
     for crew, port in zip(crews, ports, strict=True):
         crew.start(name, **{"SOLOIST_HEALTH_PORT": str(port), **env})
     for crew, port in zip(crews, ports, strict=True):
-        crew.wait(lambda port=port: ready(port), what=f"{name} is ready", timeout=60)
+        crew.wait(partial(ready, port), what=f"{name} is ready", timeout=60)
         crew.leader(timeout=60)
 
 
@@ -110,8 +111,17 @@ def write_pid_file(crew: Crew, file: Path) -> None:
 
 def ended(crew: Crew, *names: str) -> None:
     for name in names:
-        gone = crew.members[name].process
-        crew.wait(lambda gone=gone: not gone.alive(), what=f"{name} has ended", timeout=40)
+        alive = crew.members[name].process.alive
+        crew.wait(partial(is_false, alive), what=f"{name} has ended", timeout=40)
+
+
+def is_false(probe: Callable[[], object]) -> bool:
+    return not probe()
+
+
+def logged(crew: Crew, name: str, words: str) -> None:
+    """Wait until a controller says so."""
+    crew.wait(lambda: words in crew.members[name].log(), what=f"{name} logs {words!r}", timeout=30)
 
 
 def phase_of(run: Raw) -> str:
@@ -165,8 +175,8 @@ def nothing_twice_or_early(backend: Backend, path: str, *, early: float = 0.05) 
 def attempts_ascend(backend: Backend, path: str) -> None:
     """Of each run: one key, each attempt once, in order, each under a fence not lower than the last."""
     by_run: dict[str | None, list[Received]] = {}
-    for seen in backend.received(path):
-        by_run.setdefault(seen.header("Soloist-Run"), []).append(seen)
+    for each in backend.received(path):
+        by_run.setdefault(each.header("Soloist-Run"), []).append(each)
     for run, seen in by_run.items():
         numbers: list[Any] = [each.header("Soloist-Attempt") for each in seen]
         assert numbers == sorted(set(numbers)), f"{run}: attempts {numbers}"

@@ -6,18 +6,21 @@ server, the backend and the test have the right time.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from soloist.domain.instants import parse_time
-from tests.api.crew import Crew, audit
+from tests.api.crew import LEASE_SECONDS, Crew, audit
 from tests.api.tending import (
     EVERY_TICK,
     KEEP,
     Crews,
     attempts_ascend,
+    is_false,
+    logged,
     nothing_twice_or_early,
     now,
     start_each,
@@ -61,6 +64,10 @@ def step(crew: Crew, name: str, offset: float) -> None:
     made.replace(offset_file(crew, name))
 
 
+def passed(since: datetime, seconds: float) -> None:
+    until(lambda: now() - since > timedelta(seconds=seconds), what=f"{seconds} s have passed", timeout=seconds + 5)
+
+
 def often(crew: Crew, backend: Backend, path: str) -> None:
     crew.job("often", schedule="@every 1s", timeoutSeconds=5, http={"url": backend.url(path)}, **EVERY_TICK, **KEEP)
 
@@ -86,7 +93,7 @@ def test_steps_of_a_second_or_two_repeat_nothing_and_lose_nothing(crews: Crews, 
         stepped = now()
         for path in both:
             backend.wait(counts[path] + 2, path=path, timeout=30)
-        until(lambda stepped=stepped: now() - stepped > timedelta(seconds=2), what="2 s have passed", timeout=10)
+        passed(stepped, 2)
     for crew in both.values():
         crew.members["a"].kill_both()
     killed = now()
@@ -113,13 +120,13 @@ def test_a_leader_whose_clock_is_an_hour_off_gives_up_until_it_is_right(crews: C
     for path, crew in found.items():
         step(crew, "a", 3600.0 if path.startswith("/ahead") else -3600.0)
     for crew in found.values():
-        crew.wait(lambda crew=crew: "ClockSkew" in crew.members["a"].log(), what="it says so")
+        logged(crew, "a", "ClockSkew")
     for crew in in_company.values():
         crew.leader(other_than="a")
     for crew in alone.values():
-        crew.wait(lambda crew=crew: not crew.holder(), what="nobody leads")
+        crew.wait(partial(is_false, crew.holder), what="nobody leads")
     silent = now() + timedelta(seconds=1)
-    until(lambda: now() - silent > timedelta(seconds=5), what="a lease and more has passed", timeout=10)
+    passed(silent, LEASE_SECONDS + 1)
     for path, crew in alone.items():
         assert not [seen for seen in backend.received(path) if seen.at > silent], "it launches nothing"
         assert not crew.holder()

@@ -17,6 +17,7 @@ from tests.api.tending import (
     attempts_ascend,
     ended,
     fences,
+    logged,
     nothing_twice_or_early,
     now,
     of_run,
@@ -120,8 +121,7 @@ def test_a_leader_frozen_beyond_its_lease_dies_on_waking(crews: Crews, backend: 
         send(crew, frozen[replicas], whom, signal.SIGCONT)
     woken = now()
     for replicas, crew in both.items():
-        says = f'"stopped by its dead-man timer", "code": 142, "pid": {frozen[replicas]}'
-        crew.wait(lambda crew=crew, says=says: says in crew.members["a"].log(), what="it died of its timer")
+        logged(crew, "a", f'"stopped by its dead-man timer", "code": 142, "pid": {frozen[replicas]}')
         through(crew, "often", woken)
         nothing_twice_or_early(backend, f"/often{replicas}")
         attempts_ascend(backend, f"/often{replicas}")

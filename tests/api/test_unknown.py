@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_call_that_kills_each_leader_is_given_up(crews: Crews, backend: Backen
         backend.rule(f"^{job.path}$", kill_pid_file=str(job.pid_file))
         url = backend.url(job.path)
         job.crew.job("deadly", schedule="@every 2s", timeoutSeconds=2, retry=job.retry, http={"url": url}, **KEEP)
-        job.crew.wait(lambda job=job: job.crew.runs("deadly"), what="the first is claimed")
+        job.crew.wait(partial(job.crew.runs, "deadly"), what="the first is claimed")
     until(lambda: {job.tend() for job in jobs} == {True}, what="each first run is over", timeout=90)
     backend.clear()
     for job in jobs:
@@ -92,35 +93,38 @@ def first_run(crew: Crew, job: str) -> Raw:
 
 
 def test_a_handler_outlives_its_caller_and_never_meets_another(crews: Crews, backend: Backend) -> None:
-    """A handler of 5 s under Forbid, its leader killed meanwhile."""
-    both = {replicas: crews(f"slow{replicas}") for replicas in (1, 2)}
+    """A handler of 5 s under Forbid, its leader killed meanwhile. Where only the child is, the next leads at once."""
     timeout = 8
+    found = {name: crews(name) for name in ("alone", "standby", "at-once")}
     backend.rule("/slow", delay=5)
-    start_each(both.values(), "a")
-    start_each([both[2]], "b")
-    for replicas, crew in both.items():
+    start_each(found.values(), "a")
+    start_each([found["standby"], found["at-once"]], "b")
+    for name, crew in found.items():
         for job, retry in {"never": NEVER, "retry": RETRY}.items():
-            url = backend.url(f"/slow/{job}{replicas}")
+            url = backend.url(f"/slow/{name}/{job}")
             crew.job(job, schedule="@every 2s", timeoutSeconds=timeout, retry=retry, http={"url": url}, **KEEP)
-    for replicas, crew in both.items():
+    for name, crew in found.items():
         for job in ("never", "retry"):
-            backend.wait(1, path=f"/slow/{job}{replicas}")
-        crew.members["a"].kill_both()
-    ended(both[1], "a")
+            backend.wait(1, path=f"/slow/{name}/{job}")
+        if name == "at-once":
+            crew.members["a"].kill_child()
+        else:
+            crew.members["a"].kill_both()
+    ended(found["alone"], "a")
     killed = now()
-    start_each([both[1]], "a")
-    for replicas, crew in both.items():
+    start_each([found["alone"]], "a")
+    for name, crew in found.items():
         for job in ("never", "retry"):
-            path = f"/slow/{job}{replicas}"
+            path = f"/slow/{name}/{job}"
             through(crew, job, killed, more=1)
             assert backend.most_at_once(path) == 1
             attempts_ascend(backend, path)
             audit(crew, backend, job, path=path)
         unknown = first_run(crew, "never")
         assert phase_of(unknown) == "Unknown"
-        assert len(of_run(backend, f"/slow/never{replicas}", unknown)) == 1
+        assert len(of_run(backend, f"/slow/{name}/never", unknown)) == 1
         again = first_run(crew, "retry")
-        first, second = of_run(backend, f"/slow/retry{replicas}", again)
+        first, second = of_run(backend, f"/slow/{name}/retry", again)
         assert (phase_of(again), again["status"]["attempt"]) == ("Succeeded", 2)
         assert first.header("Idempotency-Key") == second.header("Idempotency-Key")
         assert fences([second]) > fences([first])
