@@ -5,6 +5,7 @@ loop of its own, since it cancels every task that was created after it started; 
 started again, with a growing wait; and since it gets its session from us, each of its requests is seen: a watch is renewed
 every ``window`` seconds, so one that is silent for three times that is dead, whatever kopf believes (nolar/kopf#1276), and a list after
 the first one is a gap in which deletions went untold, which the caller closes by a list of its own.
+Changes of nothing but the status are not told (``status_echoes``).
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import kopf
 from soloist.adapters.kube.answers import NotFound
 from soloist.adapters.kube.api import KubeApi, open_session
 from soloist.adapters.kube.config import Access
+from soloist.adapters.kube.status_echoes import WithoutEchoes
 from soloist.adapters.kube.store import GROUP, JOBS, VERSION, path_of, slim
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.ports import Raw
@@ -54,6 +56,7 @@ class KopfWatch:
         paths = [path_of(JOBS, namespace) for namespace in self._namespaces or (None,)]
         self._heard: dict[str, float] = dict.fromkeys(paths, float("-inf"))
         self._listed: set[str] = set()
+        self._known: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._caller: asyncio.AbstractEventLoop | None = None
@@ -176,10 +179,12 @@ class KopfWatch:
         if response.status != 200 or path not in self._heard:
             return
         self._heard[path] = self._boottime()
-        if "watch" not in request.url.query:
-            if path in self._listed:
-                self._tell(self._on_gap)
-            self._listed.add(path)
+        if "watch" in request.url.query:
+            response.content = WithoutEchoes(response.content, self._known)  # type: ignore[assignment]
+            return
+        if path in self._listed:
+            self._tell(self._on_gap)
+        self._listed.add(path)
 
     def _tell(self, callback: Callable[..., None], *args: Any) -> None:
         if self._caller is not None and not self._caller.is_closed():
