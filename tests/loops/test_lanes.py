@@ -16,7 +16,7 @@ def test_what_is_patient_waits_until_nothing_is_urgent() -> None:
             async with roads.patient():
                 done.append("books")
 
-        async with roads.urgent():
+        with roads.urgent():
             task = asyncio.create_task(books())
             await asyncio.sleep(0.02)
             done.append("launch")
@@ -31,7 +31,51 @@ def test_a_stream_of_launches_does_not_starve_the_books(monkeypatch: pytest.Monk
 
     async def scene() -> bool:
         roads = Lanes(1)
-        async with roads.urgent(), asyncio.timeout(5), roads.patient():
-            return True
+        with roads.urgent():
+            async with asyncio.timeout(5), roads.patient():
+                return True
 
     assert asyncio.run(scene())
+
+
+def test_the_books_wait_side_by_side_and_not_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "PATIENCE", 0.2)
+
+    async def scene() -> float:
+        roads, loop = Lanes(1), asyncio.get_running_loop()
+        began = loop.time()
+
+        async def books() -> None:
+            async with roads.patient():
+                await asyncio.sleep(0)
+
+        with roads.urgent():
+            await asyncio.gather(*(books() for _ in range(50)))
+        return loop.time() - began
+
+    assert asyncio.run(scene()) < 5
+
+
+def test_an_action_is_urgent_until_it_is_done_or_long_enough_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "SETTING_OUT", 0.05)
+
+    async def scene() -> list[str]:
+        roads, said = Lanes(1), []
+        short, long = asyncio.Future[object](), asyncio.Future[object]()
+
+        async def books(name: str) -> None:
+            async with roads.patient():
+                said.append(name)
+
+        roads.launching(short)
+        task = asyncio.create_task(books("after the short one"))
+        await asyncio.sleep(0.01)
+        said.append("short one done")
+        short.set_result(None)
+        await task
+        roads.launching(long)
+        async with asyncio.timeout(1):
+            await books("beside the long one")
+        return said
+
+    assert asyncio.run(scene()) == ["short one done", "after the short one", "beside the long one"]

@@ -39,21 +39,21 @@ class Cache:
         return self._runs.get(key, {}).get(name)
 
     def put_job(self, raw: Raw) -> set[Key]:
-        job = parse_job(raw)
-        key = (job.namespace, job.name)
+        meta = raw["metadata"]
+        key = (meta["namespace"], meta["name"])
         known = self._jobs.get(key)
-        if known is not None and not _newer(job.resource_version, known.resource_version):
+        if known is not None and not _newer(meta["resourceVersion"], known.resource_version):
             return set()
-        self._jobs[key] = job
+        self._jobs[key] = parse_job(raw)
         return {key}
 
     def put_run(self, raw: Raw) -> set[Key]:
-        run = parse_run(raw)
-        key = (run.namespace, run.job_name)
-        known = self._runs.get(key, {}).get(run.name)
-        if known is not None and not _newer(run.resource_version, known.resource_version):
+        meta = raw["metadata"]
+        key = (meta["namespace"], str((raw.get("spec") or {}).get("scheduledJobName", "")))
+        known = self._runs.get(key, {}).get(meta["name"])
+        if known is not None and not _newer(meta["resourceVersion"], known.resource_version):
             return set()
-        self._runs.setdefault(key, {})[run.name] = run
+        self._runs.setdefault(key, {})[meta["name"]] = parse_run(raw)
         return {key}
 
     def drop_job(self, namespace: str, name: str, *, uid: str) -> set[Key]:

@@ -72,13 +72,16 @@ class Effects:
             case Launch():
                 self._launch(view, step)
             case CreateRun():
-                async with self._lanes.urgent():
+                with self._lanes.urgent():
                     await self._create(view, step, lease_uid)
+            case WriteJob(add=()):
+                async with self._lanes.patient():
+                    await self._write_job(view, step)
             case WriteJob():
-                async with self._lanes.urgent() if step.add else self._lanes.patient():
+                with self._lanes.urgent():
                     await self._write_job(view, step)
             case WriteAttempt():
-                async with self._lanes.urgent():
+                with self._lanes.urgent():
                     await self._write_run(view, step.run, documents.attempt_ahead(view, step))
             case WriteRun():
                 async with self._lanes.patient():
@@ -205,9 +208,9 @@ class Effects:
         order = documents.order(view, run, step.attempt)
 
         async def act() -> None:
-            async with self._lanes.urgent():
-                effect = asyncio.ensure_future(self._launcher.launch(order))
-                await asyncio.sleep(0)
+            effect = asyncio.ensure_future(self._launcher.launch(order))
+            self._lanes.launching(effect)
+            await asyncio.sleep(0)
             self._stage("launched")
             outcome = await self._ending(effect)
             self.memory[run.uid] = memory.ended(self.memory[run.uid], outcome)
