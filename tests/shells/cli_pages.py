@@ -16,7 +16,7 @@ from tests.domain.why_world import at, entry, facts, job, lease, line, run
 GOLDEN = Path(__file__).parent / "golden"
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 NOW = at("12:00:30")
-COMMANDS = ("status", "runs", "why", "trigger", "pause", "resume", "preview")
+COMMANDS = ("status", "runs", "why", "trigger", "pause", "resume", "preview", "migrate")
 BERLIN = {"spec": {"schedule": "30 2 * * *", "timeZone": "Europe/Berlin"}}
 
 FINE = job("report", watermark=at("12:00"), lastScheduleTime="2026-10-15T12:00:00Z", lastResult="Succeeded")

@@ -12,6 +12,7 @@ import click
 
 from soloist import __version__
 from soloist.domain.errors import ConfigError
+from soloist.shells.cli_migrate import migrate
 from soloist.shells.cli_text import emit
 from soloist.shells.settings import ControllerSettings, load, rows
 
@@ -219,3 +220,6 @@ def controller_settings(flags: dict[str, Any]) -> ControllerSettings:
         return load(flags, os.environ, kubeconfig_namespace=context_namespace)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+
+
+cli.add_command(migrate)

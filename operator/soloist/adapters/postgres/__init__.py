@@ -1,0 +1,1 @@
+"""PostgreSQL: the one folder that knows psycopg."""

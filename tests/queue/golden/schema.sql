@@ -1,0 +1,679 @@
+CREATE SCHEMA soloist;
+
+CREATE FUNCTION soloist.allow_enqueue(role text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA soloist TO %I', role);
+    EXECUTE format('GRANT INSERT, SELECT (id, queue, unique_key) ON soloist.work_items TO %I', role);
+END $$;
+
+CREATE FUNCTION soloist.allow_work(role text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA soloist TO %I', role);
+    EXECUTE format(
+        'GRANT SELECT, INSERT, UPDATE, DELETE ON soloist.work_items, soloist.dead_items, soloist.leader_epoch, '
+        'soloist.job_runs, soloist.job_ticks, soloist.once, soloist.checkpoints TO %I', role);
+    EXECUTE format('GRANT SELECT ON soloist.migrations TO %I', role);
+    EXECUTE format('GRANT SELECT, UPDATE ON SEQUENCE soloist.fence TO %I', role);
+END $$;
+
+CREATE FUNCTION soloist.cancel(ids bigint[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    RETURN QUERY
+    DELETE FROM soloist.work_items AS w
+    USING (SELECT DISTINCT a.id FROM unnest(ids) AS a(id) ORDER BY 1) AS c
+    WHERE w.id = c.id
+    RETURNING w.id;
+END $$;
+
+CREATE FUNCTION soloist.cancel_key(queue text, unique_key text) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN QUERY
+    DELETE FROM soloist.work_items AS w
+    WHERE w.queue = cancel_key.queue AND w.unique_key = cancel_key.unique_key
+    RETURNING w.id;
+END $$;
+
+CREATE FUNCTION soloist.check_epoch(shard text, epoch bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM FROM soloist.leader_epoch AS l
+    WHERE l.shard = check_epoch.shard AND l.epoch = check_epoch.epoch
+    FOR SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'epoch % of shard "%" is over: another leader took it', check_epoch.epoch, check_epoch.shard
+            USING ERRCODE = 'SO002', HINT = 'Roll back. The effect belongs to the leader of the present epoch.';
+    END IF;
+END $$;
+
+CREATE FUNCTION soloist.checkpoint(name text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN (SELECT c.value FROM soloist.checkpoints AS c WHERE c.name = checkpoint.name);
+END $$;
+
+CREATE FUNCTION soloist.checkpoint(name text, value jsonb, fence bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO soloist.checkpoints AS c (name, value, fence)
+    VALUES (checkpoint.name, checkpoint.value, checkpoint.fence)
+    ON CONFLICT ON CONSTRAINT checkpoints_pkey DO UPDATE
+        SET value = excluded.value, fence = excluded.fence, at = clock_timestamp()
+        WHERE c.fence <= excluded.fence;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'fence % is older than the one that wrote checkpoint "%"', checkpoint.fence, checkpoint.name
+            USING ERRCODE = 'SO002', HINT = 'Roll back and stop. Somebody else goes on from there.';
+    END IF;
+END $$;
+
+CREATE FUNCTION soloist.claim(queue text, n integer DEFAULT 1, lease interval DEFAULT '00:01:00'::interval, worker text DEFAULT NULL::text, max_reclaims integer DEFAULT 5, hold boolean DEFAULT false, after_due timestamp with time zone DEFAULT NULL::timestamp with time zone, after_id bigint DEFAULT NULL::bigint) RETURNS TABLE(id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint, due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    at timestamp with time zone := clock_timestamp();
+    start_due timestamp with time zone := coalesce(after_due, '-infinity');
+    start_id bigint := coalesce(after_id, 0);
+    left_to_claim integer := n;
+    due_rows tid[];
+    claimed integer;
+BEGIN
+    IF n IS NULL OR n NOT BETWEEN 1 AND 500 THEN
+        RAISE EXCEPTION 'n is %, and a claim takes 1 to 500 rows', n
+            USING ERRCODE = '22023', HINT = 'Claim again at once as long as a claim comes back full.';
+    ELSIF lease IS NULL OR lease <= interval '0' THEN
+        RAISE EXCEPTION 'lease is %, and has to be longer than nothing', lease
+            USING ERRCODE = '22023', HINT = 'Give an interval such as ''60 seconds''.';
+    END IF;
+    PERFORM soloist.lift_fence();
+    -- Rows whose lease is over are met among the others. They go back to the end first and then take their turn, so
+    -- another pass looks for them. A claim that meets more than some hundreds leaves the rest to the next one.
+    FOR pass IN 1..greatest(4, 500 / n) LOOP
+        due_rows := ARRAY(
+            SELECT w.row
+            FROM (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p(level)
+            CROSS JOIN LATERAL (
+                SELECT i.ctid AS row
+                FROM soloist.work_items AS i
+                WHERE i.queue = claim.queue AND i.priority = p.level AND i.due_at <= at
+                    AND (i.due_at, i.id) > (start_due, start_id)
+                    AND (i.lease_until IS NULL OR i.lease_until <= at)
+                ORDER BY i.due_at, i.id
+                LIMIT left_to_claim
+                FOR UPDATE SKIP LOCKED
+            ) AS w
+            LIMIT left_to_claim
+        );
+        EXIT WHEN cardinality(due_rows) = 0;
+        RETURN QUERY
+        UPDATE soloist.work_items AS i
+        SET fence = nextval('soloist.fence'), lease_until = at + lease, claimed_by = worker
+        WHERE i.ctid = ANY (due_rows) AND i.lease_until IS NULL
+        RETURNING i.id, i.fence, i.attempt, i.attempt - i.retry_base, i.reclaims, i.priority, i.due_at,
+            i.lease_until, i.unique_key, i.payload;
+        GET DIAGNOSTICS claimed = ROW_COUNT;
+        EXIT WHEN claimed = cardinality(due_rows);
+        PERFORM soloist.reclaim(due_rows, at, lease, max_reclaims, hold);
+        left_to_claim := left_to_claim - claimed;
+        EXIT WHEN left_to_claim = 0;
+    END LOOP;
+END $$;
+
+CREATE FUNCTION soloist.claim_is_lost(id bigint, fence bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the claim of row % under fence % is lost', claim_is_lost.id, claim_is_lost.fence
+        USING ERRCODE = 'SO001', HINT = 'Roll back. The row was handed to another worker, cancelled or finished.';
+END $$;
+
+CREATE FUNCTION soloist.complete(ids bigint[], fences bigint[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    RETURN QUERY
+    DELETE FROM soloist.work_items AS w
+    USING (SELECT * FROM unnest(ids, fences) AS a(id, fence) ORDER BY 1) AS c
+    WHERE w.id = c.id AND w.fence = c.fence
+    RETURNING w.id;
+END $$;
+
+CREATE FUNCTION soloist.complete_or_raise(id bigint, fence bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM soloist.complete(ARRAY[complete_or_raise.id], ARRAY[complete_or_raise.fence]);
+    IF NOT FOUND THEN
+        PERFORM soloist.claim_is_lost(complete_or_raise.id, complete_or_raise.fence);
+    END IF;
+END $$;
+
+CREATE FUNCTION soloist.enqueue(queue text, payload jsonb, due_at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, priority integer DEFAULT 1) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    made bigint;
+BEGIN
+    INSERT INTO soloist.work_items AS w (queue, payload, due_at, unique_key, priority)
+    VALUES (enqueue.queue, enqueue.payload, coalesce(enqueue.due_at, now()), enqueue.unique_key, enqueue.priority)
+    ON CONFLICT DO NOTHING
+    RETURNING w.id INTO made;
+    RETURN made;
+END $$;
+
+CREATE FUNCTION soloist.enqueue_many(queue text, payloads jsonb[], due_at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_keys text[] DEFAULT NULL::text[], priority integer DEFAULT 1) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF unique_keys IS NOT NULL AND cardinality(unique_keys) <> cardinality(payloads) THEN
+        RAISE EXCEPTION 'there are % payloads and % unique_keys', cardinality(payloads), cardinality(unique_keys)
+            USING ERRCODE = '22023', HINT = 'Give one key for each payload, null for those without, or no array at all.';
+    END IF;
+    IF unique_keys IS NULL THEN
+        RETURN QUERY
+        INSERT INTO soloist.work_items AS w (queue, payload, due_at, priority)
+        SELECT enqueue_many.queue, p.payload, coalesce(enqueue_many.due_at, now()), enqueue_many.priority
+        FROM unnest(payloads) AS p(payload)
+        RETURNING w.id;
+        RETURN;
+    END IF;
+    -- In the order of the keys, so that two transactions with the same keys wait for each other instead of deadlocking.
+    RETURN QUERY
+    INSERT INTO soloist.work_items AS w (queue, payload, due_at, unique_key, priority)
+    SELECT enqueue_many.queue, p.payload, coalesce(enqueue_many.due_at, now()), p.key, enqueue_many.priority
+    FROM unnest(payloads, unique_keys) AS p(payload, key)
+    ORDER BY p.key
+    ON CONFLICT DO NOTHING
+    RETURNING w.id;
+END $$;
+
+CREATE FUNCTION soloist.fail(ids bigint[], fences bigint[], errors text[], retry_in interval[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    RETURN QUERY
+    WITH said AS MATERIALIZED (
+        SELECT w.id, left(a.error, 4000) AS error, a.wait
+        FROM unnest(ids, fences, errors, retry_in) AS a(id, fence, error, wait)
+        JOIN soloist.work_items AS w ON w.id = a.id AND w.fence = a.fence
+        ORDER BY w.id
+        FOR UPDATE OF w
+    ), gone AS (
+        DELETE FROM soloist.work_items AS w USING said AS s
+        WHERE w.id = s.id AND s.wait IS NULL
+        RETURNING w.*, s.error
+    ), dead AS (
+        INSERT INTO soloist.dead_items AS d (
+            id, due_at, created_at, fence, attempt, reclaims, priority, queue, unique_key, last_error, payload, reason
+        )
+        SELECT
+            g.id, g.due_at, g.created_at, g.fence, g.attempt + 1, 0, g.priority, g.queue, g.unique_key, g.error,
+            g.payload, 'Failed'
+        FROM gone AS g
+        RETURNING d.id
+    ), again AS (
+        UPDATE soloist.work_items AS w
+        SET attempt = w.attempt + 1, reclaims = 0, due_at = clock_timestamp() + s.wait, last_error = s.error,
+            fence = NULL, lease_until = NULL, claimed_by = NULL
+        FROM said AS s
+        WHERE w.id = s.id AND s.wait IS NOT NULL
+        RETURNING w.id
+    )
+    SELECT d.id FROM dead AS d UNION ALL SELECT a.id FROM again AS a;
+END $$;
+
+CREATE FUNCTION soloist.fail_or_raise(id bigint, fence bigint, error text, retry_in interval) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM soloist.fail(ARRAY[fail_or_raise.id], ARRAY[fail_or_raise.fence], ARRAY[error], ARRAY[retry_in]);
+    IF NOT FOUND THEN
+        PERFORM soloist.claim_is_lost(fail_or_raise.id, fail_or_raise.fence);
+    END IF;
+END $$;
+
+CREATE FUNCTION soloist.lift_fence() RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    present bigint := extract(epoch FROM clock_timestamp()) * 1000000;
+    reached bigint := (SELECT f.last_value FROM soloist.fence AS f);
+BEGIN
+    IF reached >= present - 100000 THEN
+        RETURN reached;
+    END IF;
+    PERFORM pg_advisory_lock(730945321600001);
+    BEGIN
+        present := extract(epoch FROM clock_timestamp()) * 1000000;
+        reached := (SELECT f.last_value FROM soloist.fence AS f);
+        IF reached < present THEN
+            reached := setval('soloist.fence', present);
+        END IF;
+    EXCEPTION WHEN query_canceled OR others THEN
+        PERFORM pg_advisory_unlock(730945321600001);
+        RAISE;
+    END;
+    PERFORM pg_advisory_unlock(730945321600001);
+    RETURN reached;
+END $$;
+
+CREATE FUNCTION soloist.next_fence() RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM soloist.lift_fence();
+    RETURN nextval('soloist.fence');
+END $$;
+
+CREATE FUNCTION soloist.once(key text, fence bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO soloist.once (key, fence) VALUES (once.key, once.fence)
+    ON CONFLICT ON CONSTRAINT once_pkey DO NOTHING;
+    IF FOUND THEN
+        RETURN true;
+    END IF;
+    UPDATE soloist.once AS o SET fence = once.fence, at = clock_timestamp()
+    WHERE o.key = once.key AND o.fence <= once.fence;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'fence % is older than the one that "%" was last asked under', once.fence, once.key
+            USING ERRCODE = 'SO002', HINT = 'Roll back. The work was handed to somebody else.';
+    END IF;
+    RETURN false;
+END $$;
+
+CREATE FUNCTION soloist.prune_once(keep interval, up_to integer DEFAULT 10000) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    pruned bigint;
+BEGIN
+    DELETE FROM soloist.once AS o WHERE o.key = ANY (ARRAY(
+        SELECT p.key FROM soloist.once AS p WHERE p.at < clock_timestamp() - keep
+        LIMIT up_to FOR UPDATE SKIP LOCKED
+    ));
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+    RETURN pruned;
+END $$;
+
+CREATE FUNCTION soloist.prune_runs(keep interval, up_to integer DEFAULT 10000) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    pruned bigint;
+BEGIN
+    WITH old AS MATERIALIZED (
+        SELECT r.job_uid, r.run_key FROM soloist.job_runs AS r
+        WHERE r.recorded_at < clock_timestamp() - keep
+        ORDER BY r.job_uid, r.run_key
+        LIMIT up_to
+        FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM soloist.job_runs AS r USING old AS o
+        WHERE r.job_uid = o.job_uid AND r.run_key = o.run_key
+        RETURNING r.job_uid, r.tick
+    ), remembered AS (
+        INSERT INTO soloist.job_ticks AS t (job_uid, last_tick)
+        SELECT g.job_uid, max(g.tick) FROM gone AS g WHERE g.tick IS NOT NULL GROUP BY g.job_uid ORDER BY g.job_uid
+        ON CONFLICT ON CONSTRAINT job_ticks_pkey DO UPDATE SET last_tick = greatest(t.last_tick, excluded.last_tick)
+    )
+    SELECT count(*) INTO pruned FROM gone;
+    RETURN pruned;
+END $$;
+
+CREATE FUNCTION soloist.purge_dead(ids bigint[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN QUERY DELETE FROM soloist.dead_items AS d WHERE d.id = ANY (ids) RETURNING d.id;
+END $$;
+
+CREATE FUNCTION soloist.purge_dead(queue text, older_than interval) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN QUERY
+    DELETE FROM soloist.dead_items AS d
+    WHERE d.queue = purge_dead.queue AND d.died_at < clock_timestamp() - older_than
+    RETURNING d.id;
+END $$;
+
+CREATE FUNCTION soloist.reclaim(claims tid[], at timestamp with time zone, lease interval, max_reclaims integer, hold boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    WITH gone AS (
+        DELETE FROM soloist.work_items AS w
+        WHERE w.ctid = ANY (claims) AND w.lease_until <= at AND (hold OR w.reclaims >= max_reclaims)
+        RETURNING w.*
+    )
+    INSERT INTO soloist.dead_items (
+        id, due_at, created_at, fence, attempt, reclaims, priority, queue, unique_key, last_error, payload, reason
+    )
+    SELECT
+        g.id, g.due_at, g.created_at, g.fence, g.attempt, g.reclaims + 1, g.priority, g.queue, g.unique_key,
+        coalesce(g.last_error, 'The claim of ' || coalesce(g.claimed_by, 'a worker') || ' ended without an outcome.'),
+        g.payload, CASE WHEN hold THEN 'Interrupted' ELSE 'ReclaimedTooOften' END
+    FROM gone AS g;
+
+    UPDATE soloist.work_items AS w
+    SET reclaims = w.reclaims + 1,
+        due_at = at + greatest(w.reclaims - 1, 0) * random() * lease,
+        fence = NULL, lease_until = NULL, claimed_by = NULL
+    WHERE w.ctid = ANY (claims) AND w.lease_until <= at AND NOT (hold OR w.reclaims >= max_reclaims);
+END $$;
+
+CREATE FUNCTION soloist.record_run(job_uid text, run_key text, tick timestamp with time zone, epoch bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO soloist.job_runs (job_uid, run_key, tick, epoch)
+    VALUES (record_run.job_uid, record_run.run_key, record_run.tick, record_run.epoch)
+    ON CONFLICT ON CONSTRAINT job_runs_pkey DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    -- After the insert, so that a row which was pruned a moment ago is seen here.
+    PERFORM FROM soloist.job_ticks AS t
+    WHERE t.job_uid = record_run.job_uid AND t.last_tick >= record_run.tick;
+    IF FOUND THEN
+        DELETE FROM soloist.job_runs AS r WHERE r.job_uid = record_run.job_uid AND r.run_key = record_run.run_key;
+        RETURN false;
+    END IF;
+    RETURN true;
+END $$;
+
+CREATE FUNCTION soloist.release(ids bigint[], fences bigint[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    RETURN QUERY
+    UPDATE soloist.work_items AS w SET fence = NULL, lease_until = NULL, claimed_by = NULL
+    FROM (SELECT * FROM unnest(ids, fences) AS a(id, fence) ORDER BY 1) AS c
+    WHERE w.id = c.id AND w.fence = c.fence
+    RETURNING w.id;
+END $$;
+
+CREATE FUNCTION soloist.release_or_raise(id bigint, fence bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM soloist.release(ARRAY[release_or_raise.id], ARRAY[release_or_raise.fence]);
+    IF NOT FOUND THEN
+        PERFORM soloist.claim_is_lost(release_or_raise.id, release_or_raise.fence);
+    END IF;
+END $$;
+
+CREATE FUNCTION soloist.renew(ids bigint[], fences bigint[], lease interval) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    RETURN QUERY
+    UPDATE soloist.work_items AS w SET lease_until = clock_timestamp() + lease
+    FROM (SELECT * FROM unnest(ids, fences) AS a(id, fence) ORDER BY 1) AS c
+    WHERE w.id = c.id AND w.fence = c.fence
+    RETURNING w.id;
+END $$;
+
+CREATE FUNCTION soloist.renew_or_raise(id bigint, fence bigint, lease interval) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM soloist.renew(ARRAY[renew_or_raise.id], ARRAY[renew_or_raise.fence], lease);
+    IF NOT FOUND THEN
+        PERFORM soloist.claim_is_lost(renew_or_raise.id, renew_or_raise.fence);
+    END IF;
+END $$;
+
+CREATE FUNCTION soloist.retry_dead(ids bigint[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN QUERY
+    WITH chosen AS MATERIALIZED (
+        -- The lock makes a second retry of the same row wait, and then find it gone.
+        SELECT d.* FROM soloist.dead_items AS d WHERE d.id = ANY (ids) ORDER BY d.id FOR UPDATE
+    ), back AS (
+        INSERT INTO soloist.work_items AS w (
+            id, due_at, created_at, attempt, retry_base, priority, queue, unique_key, last_error, payload
+        )
+        OVERRIDING SYSTEM VALUE
+        SELECT
+            c.id, clock_timestamp(), c.created_at, c.attempt, c.attempt - 1, c.priority, c.queue, c.unique_key,
+            c.last_error, c.payload
+        FROM chosen AS c
+        ON CONFLICT DO NOTHING
+        RETURNING w.id
+    )
+    DELETE FROM soloist.dead_items AS d USING back AS b WHERE d.id = b.id RETURNING d.id;
+END $$;
+
+CREATE FUNCTION soloist.retry_dead(queue text, up_to integer DEFAULT 1000) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN QUERY
+    SELECT * FROM soloist.retry_dead(ARRAY(
+        SELECT d.id FROM soloist.dead_items AS d WHERE d.queue = retry_dead.queue ORDER BY d.died_at LIMIT up_to
+    ));
+END $$;
+
+CREATE FUNCTION soloist.take_epoch(shard text, epoch bigint, holder text DEFAULT ''::text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO soloist.leader_epoch AS l (shard, epoch, holder)
+    VALUES (take_epoch.shard, take_epoch.epoch, take_epoch.holder)
+    ON CONFLICT ON CONSTRAINT leader_epoch_pkey DO UPDATE
+        SET epoch = excluded.epoch, holder = excluded.holder, taken_at = clock_timestamp()
+        WHERE l.epoch < excluded.epoch;
+    RETURN (SELECT l.epoch FROM soloist.leader_epoch AS l WHERE l.shard = take_epoch.shard);
+END $$;
+
+CREATE TABLE soloist.checkpoints (
+    name text NOT NULL,
+    value jsonb,
+    fence bigint NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE soloist.dead_items (
+    id bigint NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    died_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    fence bigint,
+    attempt integer NOT NULL,
+    reclaims integer NOT NULL,
+    priority smallint NOT NULL,
+    queue text NOT NULL,
+    reason text NOT NULL,
+    unique_key text,
+    last_error text,
+    payload jsonb NOT NULL,
+    CONSTRAINT reason_is_known CHECK ((reason = ANY (ARRAY['Failed'::text, 'Interrupted'::text, 'ReclaimedTooOften'::text])))
+);
+
+COMMENT ON COLUMN soloist.dead_items.attempt IS 'Number of the attempt that a retry would make.';
+
+COMMENT ON COLUMN soloist.dead_items.reason IS 'Failed: given up after a failure. Interrupted: a claim ended without an outcome, and the queue holds such rows for a person. ReclaimedTooOften: too many claims in a row ended so.';
+
+CREATE SEQUENCE soloist.fence
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE soloist.job_runs (
+    job_uid text NOT NULL,
+    run_key text NOT NULL,
+    tick timestamp with time zone,
+    epoch bigint NOT NULL,
+    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    outcome jsonb
+);
+
+CREATE TABLE soloist.job_ticks (
+    job_uid text NOT NULL,
+    last_tick timestamp with time zone NOT NULL
+);
+
+CREATE TABLE soloist.leader_epoch (
+    shard text NOT NULL,
+    epoch bigint NOT NULL,
+    holder text DEFAULT ''::text NOT NULL,
+    taken_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    lease_until timestamp with time zone
+);
+
+CREATE TABLE soloist.migrations (
+    version integer NOT NULL,
+    name text NOT NULL,
+    checksum text NOT NULL,
+    applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE soloist.once (
+    key text NOT NULL,
+    fence bigint NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE soloist.work_items (
+    id bigint NOT NULL,
+    due_at timestamp with time zone DEFAULT now() NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    fence bigint,
+    lease_until timestamp with time zone,
+    attempt integer DEFAULT 1 NOT NULL,
+    retry_base integer DEFAULT 0 NOT NULL,
+    reclaims integer DEFAULT 0 NOT NULL,
+    priority smallint DEFAULT 1 NOT NULL,
+    queue text NOT NULL,
+    claimed_by text,
+    unique_key text,
+    last_error text,
+    payload jsonb NOT NULL,
+    CONSTRAINT claim_is_whole CHECK (((fence IS NULL) = (lease_until IS NULL))),
+    CONSTRAINT priority_is_0_to_3 CHECK (((priority >= 0) AND (priority <= 3))),
+    CONSTRAINT queue_is_named CHECK ((queue <> ''::text))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_insert_scale_factor='0.2', autovacuum_analyze_scale_factor='0.1', autovacuum_vacuum_cost_delay='0', vacuum_truncate='false');
+
+COMMENT ON COLUMN soloist.work_items.fence IS 'The number of the present claim; null while there is none.';
+
+COMMENT ON COLUMN soloist.work_items.attempt IS 'Number of the attempt that is next or under way: it rises with outcomes only, and never repeats, also after a retry by hand.';
+
+COMMENT ON COLUMN soloist.work_items.retry_base IS 'Attempts made before a person asked for another round: attempt - retry_base counts against the limit.';
+
+COMMENT ON COLUMN soloist.work_items.reclaims IS 'Claims in a row that ended without an outcome.';
+
+COMMENT ON COLUMN soloist.work_items.priority IS '0 goes first, 3 last.';
+
+ALTER TABLE soloist.work_items ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME soloist.work_items_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY soloist.checkpoints
+    ADD CONSTRAINT checkpoints_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY soloist.dead_items
+    ADD CONSTRAINT dead_items_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY soloist.job_runs
+    ADD CONSTRAINT job_runs_pkey PRIMARY KEY (job_uid, run_key);
+
+ALTER TABLE ONLY soloist.job_ticks
+    ADD CONSTRAINT job_ticks_pkey PRIMARY KEY (job_uid);
+
+ALTER TABLE ONLY soloist.leader_epoch
+    ADD CONSTRAINT leader_epoch_pkey PRIMARY KEY (shard);
+
+ALTER TABLE ONLY soloist.migrations
+    ADD CONSTRAINT migrations_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY soloist.once
+    ADD CONSTRAINT once_pkey PRIMARY KEY (key);
+
+ALTER TABLE ONLY soloist.work_items
+    ADD CONSTRAINT work_items_pkey PRIMARY KEY (id);
+
+CREATE INDEX dead_items_queue ON soloist.dead_items USING btree (queue, died_at);
+
+CREATE INDEX work_items_due ON soloist.work_items USING btree (queue, priority, due_at, id);
+
+CREATE UNIQUE INDEX work_items_unique_key ON soloist.work_items USING btree (queue, unique_key) WHERE (unique_key IS NOT NULL);
