@@ -53,7 +53,7 @@ def person(world: World) -> None:
 def move(world: World, dice: random.Random) -> None:
     """One thing that happens. Most often a process takes a step or time goes by."""
     process = dice.choice(world.processes)
-    match dice.choices(range(14), weights=(46, 18, 10, 8, 3, 2, 2, 2, 2, 1, 1, 1, 2, 1))[0]:
+    match dice.choices(range(15), weights=(46, 18, 10, 8, 3, 2, 2, 2, 2, 1, 1, 1, 2, 1, 1))[0]:
         case 0:
             fate = dice.choices((0, 1, 2, 3), weights=(12, 2, 1, 2))[0]
             for leader in world.processes:
@@ -84,6 +84,8 @@ def move(world: World, dice: random.Random) -> None:
             world.edit({"suspend": not world.job["spec"].get("suspend", False)})
         case 11:
             person(world)
+        case 14:
+            world.edit({"jitterSeconds": dice.choice((0, 0, 2)), "timeoutSeconds": dice.choice((1, 2, 2))})
         case 12:
             world.start(process)
         case 13:

@@ -38,7 +38,7 @@ from soloist.domain.ticks import Reason
 from soloist.domain.view import View
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-LEASE, TRUST, TIMEOUT = 3_000, 2_600, 2_000
+LEASE, TRUST = 3_000, 2_600
 LEASE_NAME = "soloist/soloist"
 Raw = dict[str, Any]
 
@@ -75,6 +75,7 @@ class Action:
     start: int
     end: int
     outcome: Outcome
+    limit: int
     seen: bool = False
 
 
@@ -270,14 +271,14 @@ class World:
     def _moments(self) -> Iterator[int]:
         for action in self.actions:
             yield action.end
-            yield action.start + TIMEOUT
+            yield action.start + action.limit
         for process in self.processes:
             if process.term is not None:
                 yield round(process.term.trusted_until * 1000)
 
     def _end_actions(self) -> None:
         for action in self.actions:
-            timed_out = isinstance(action.outcome, UnknownOutcome) and self.t >= action.start + TIMEOUT
+            timed_out = isinstance(action.outcome, UnknownOutcome) and self.t >= action.start + action.limit
             if action.seen or not (
                 timed_out or (self.t >= action.end and not isinstance(action.outcome, UnknownOutcome))
             ):
@@ -389,7 +390,8 @@ class World:
             UnknownOutcome(reason="TimedOut", message="no reply"),
         )
         what = outcomes[outcome % 3]
-        action = Action(run.uid, run.tick, step.attempt, self.t, self.t + min(duration, TIMEOUT), what)
+        limit = round(view.spec.timeout.total_seconds() * 1000)
+        action = Action(run.uid, run.tick, step.attempt, self.t, self.t + min(duration, limit), what, limit)
         self._check(process, view, action, scheduled=run.scheduled)
         self.actions.append(action)
         self.log.append(f"{self.t} LAUNCH by {process.name}: {run.tick} {run.uid} attempt {step.attempt}")

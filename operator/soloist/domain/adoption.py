@@ -8,6 +8,8 @@ that attempt comes only when the former one can no longer be going on.
 A run of another installation (another Lease) is left alone.
 """
 
+from dataclasses import replace
+
 from soloist.domain.actions import JobAction
 from soloist.domain.retry import OnUnknown
 from soloist.domain.runs import Entry, Phase, Run
@@ -48,8 +50,7 @@ def _decide_one(view: View, entry: Entry, run: Run) -> Step | None:
 
 def record_anew(view: View, entry: Entry, run: Run) -> Step:
     """Take the right to launch from whoever had it: the same entry under this epoch."""
-    mine = Entry(run=entry.run, uid=entry.uid, tick=entry.tick, epoch=view.epoch, lease=view.lease)
-    return WriteJob(add=(mine,))
+    return WriteJob(add=(replace(entry, epoch=view.epoch, lease=view.lease),))
 
 
 def nobody_knows(view: View, run: Run, message: str) -> WriteRun:

@@ -88,7 +88,13 @@ def order_to_stop(view: View, entry: Entry) -> Order:
 
 
 def attempt_ahead(view: View, step: WriteAttempt) -> Raw:
-    return {"phase": str(Phase.RUNNING), "attempt": step.attempt, "epoch": view.epoch, "nextAttemptTime": None}
+    return {
+        "phase": str(Phase.RUNNING),
+        "attempt": step.attempt,
+        "epoch": view.epoch,
+        "timeoutSeconds": int(view.spec.timeout.total_seconds()),
+        "nextAttemptTime": None,
+    }
 
 
 def run_status(view: View, step: WriteRun, known: Memory) -> Raw:

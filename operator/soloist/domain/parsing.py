@@ -4,7 +4,7 @@ A status that a person has spoiled reads as absent, never as an error: the rules
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from soloist.domain.instants import parse_time
@@ -60,6 +60,7 @@ def parse_run(raw: Raw) -> Run:
         reason=str(status.get("reason", "")),
         attempt=int(status.get("attempt") or 0),
         attempt_epoch=int(status.get("epoch") or 0),
+        timeout=_seconds(status.get("timeoutSeconds")),
         next_attempt=parse_time(status.get("nextAttemptTime")),
         completed=parse_time(status.get("completionTime")),
         deleting="deletionTimestamp" in meta,
@@ -68,6 +69,10 @@ def parse_run(raw: Raw) -> Run:
 
 def _mapping(value: Any) -> Raw:
     return value if isinstance(value, Mapping) else {}
+
+
+def _seconds(value: Any) -> timedelta | None:
+    return timedelta(seconds=value) if isinstance(value, int) else None
 
 
 def _entry(item: Any) -> Entry | None:
@@ -80,6 +85,8 @@ def _entry(item: Any) -> Entry | None:
         tick=parse_time(raw.get("scheduledTime")),
         epoch=int(raw.get("epoch") or 0),
         lease=str(raw.get("lease", "")),
+        launch_at=parse_time(raw.get("launchTime")),
+        timeout=_seconds(raw.get("timeoutSeconds")),
         result=str(raw.get("result", "")),
     )
 

@@ -14,7 +14,7 @@ from soloist.domain.launching import has_right, is_patient
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy
 from soloist.domain.steps import CreateRun, Prepare, Step, WriteJob, WriteRun
-from soloist.domain.ticks import LATE, Reason, Tick, left_behind
+from soloist.domain.ticks import LATE, Reason, Tick, in_pause, left_behind
 from soloist.domain.view import View, launch_at
 
 LAZY = timedelta(minutes=10)
@@ -27,6 +27,8 @@ def record(view: View) -> Step | None:
         return None
     found, shut = view.planned, view.shut
     decided = [*left_behind(view.job, view.observed), *found.decided]
+    if view.paused_until is not None:
+        decided += in_pause(view.job, view.spec, view.observed, *view.paused_until)
     due = list(found.due)
     if shut is None and found.upcoming is not None and view.now >= found.upcoming.launch_at - view.record_ahead:
         due.append(found.upcoming)
@@ -76,7 +78,15 @@ def _only_decided(
 
 def entry_for(view: View, run: Run) -> Entry:
     tick = run.tick if run.scheduled else None
-    return Entry(run=run.name, uid=run.uid, tick=tick, epoch=view.epoch, lease=view.lease)
+    return Entry(
+        run=run.name,
+        uid=run.uid,
+        tick=tick,
+        epoch=view.epoch,
+        lease=view.lease,
+        launch_at=launch_at(view, run),
+        timeout=view.spec.timeout,
+    )
 
 
 def claimed_run(view: View, at: datetime) -> Run | None:

@@ -143,6 +143,7 @@ class Run:
     reason: str = ""
     attempt: int = 0
     attempt_epoch: int = 0
+    timeout: timedelta | None = None
     next_attempt: datetime | None = None
     completed: datetime | None = None
     deleting: bool = False

@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from soloist.domain.gate import still_auto_paused
+from soloist.domain.gate import fleet_pause_of, still_auto_paused, told_closed, told_scheduled
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import Invalid
 from soloist.domain.steps import WriteJob
-from soloist.domain.ticks import fold
+from soloist.domain.ticks import Reason, fold
 from soloist.domain.view import View
 
 RECENT = 20
@@ -39,7 +39,7 @@ def compose(view: View, step: WriteJob) -> Patch:
         "observedSchedule": _observed(view),
         "active": [entry.to_raw() for entry in active],
         "activeCount": len(active),
-        "nextScheduleTime": stamp(following) if following is not None and not _shut(view) else None,
+        "nextScheduleTime": stamp(following) if following is not None and view.shut is None else None,
     }
     if step.watermark is not None and (job.watermark is None or step.watermark > job.watermark):
         patch["watermark"] = stamp(step.watermark)
@@ -158,11 +158,10 @@ def _moment(entry: Entry, run: Run | None) -> datetime:
 
 def conditions(view: View, status: Mapping[str, Any]) -> list[Patch]:
     """Valid, Scheduled and Healthy, in that order."""
-    shut = _shut(view)
     result, failures = status.get("lastResult"), int(status.get("consecutiveFailures") or 0)
     paused = _mapping(status, "paused")
-    scheduled = ("True", "Scheduled", "Ticks are launched at their times.") if shut is None else ("False", *shut)
-    if paused and shut is None:
+    scheduled = _scheduled(view)
+    if view.shut is None and paused and paused != view.job.status.get("paused"):
         scheduled = ("False", "Paused", str(paused.get("message", "")))
     healthy = _healthy(result, failures)
     wanted = (("Valid", "True", "Accepted", "The spec can be run."), ("Scheduled", *scheduled), ("Healthy", *healthy))
@@ -182,16 +181,25 @@ def _healthy(result: Any, failures: int) -> tuple[str, str, str]:
     )
 
 
-def _shut(view: View) -> tuple[str, str] | None:
+def says_what_is(view: View) -> bool:
+    """Whether the condition ``Scheduled`` is true: a pause is an annotation, which no generation counts."""
+    told = told_scheduled(view.job)
+    wanted = _scheduled(view)
+    if told.get("reason") == Reason.FLEET_PAUSED and told_closed(view.job, view.lease) is None:
+        return True  # another installation's pause, and its word
+    return (told.get("status"), told.get("reason")) == wanted[:2]
+
+
+def _scheduled(view: View) -> tuple[str, str, str]:
     reason = view.shut
     if reason is None:
-        return None
+        return "True", "Scheduled", "Ticks are launched at their times."
     sentences = {
         "Suspended": "spec.suspend is true: no tick is launched until it is false.",
         "Paused": f"The job is paused; to go on: kubectl soloist resume {view.job.name}",
-        "FleetPaused": "The whole installation is paused by an annotation on its Lease.",
+        "FleetPaused": fleet_pause_of(view.lease),
     }
-    return str(reason), sentences[str(reason)]
+    return "False", str(reason), sentences[str(reason)]
 
 
 def merge_conditions(

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from soloist.domain.actions import FailedKnown, JobAction, UnknownOutcome
-from soloist.domain.gate import Occupant, Standing, blockers, closed
+from soloist.domain.gate import Occupant, Standing, blockers, closed, told_closed, told_scheduled
+from soloist.domain.instants import parse_time
 from soloist.domain.names import run_name
 from soloist.domain.retry import OnUnknown
 from soloist.domain.runs import NOTHING, Entry, Job, Memory, Observed, Phase, Run
@@ -67,12 +68,34 @@ class View:
         return closed(self.job, self.spec, self.fleet_paused)
 
     @cached_property
+    def paused_until(self) -> tuple[datetime, Reason] | None:
+        """Ticks up to here passed in a pause of which the status still tells though it is over: let go, not missed.
+
+        A pause ended when a person says so (resumed-at); else, its annotation being gone without a date, when that is seen.
+        """
+        told = told_closed(self.job, self.lease)
+        if self.shut is not None or told is None:
+            return None
+        began, resumed = parse_time(told_scheduled(self.job).get("lastTransitionTime")), self.job.resumed_at
+        dated = told is Reason.PAUSED and began is not None and resumed is not None and resumed >= began
+        return (min(resumed, self.now) if dated and resumed is not None else self.now), told
+
+    @cached_property
     def planned(self) -> Plan:
         ready = {
             run.tick for run in self.runs if run.tick is not None and run.epoch == self.epoch and self.expected(run)
         }
         waiting = self.spec.concurrency is ConcurrencyPolicy.QUEUE and bool(blockers(self.occupants, None))
-        return plan(self.job, self.spec, self.observed, self.now, claimed=ready, waiting=waiting, closed=self.shut)
+        return plan(
+            self.job,
+            self.spec,
+            self.observed,
+            self.now,
+            claimed=ready,
+            waiting=waiting,
+            closed=self.shut,
+            after=self.paused_until[0] if self.paused_until is not None else None,
+        )
 
     def remembered(self, uid: str) -> Memory:
         return self.memory.get(uid, NOTHING)
@@ -132,9 +155,9 @@ def held_until(view: View, uid: str) -> float:
     """
     known = view.remembered(uid)
     since = known.sent_boot if known.launched else view.term_started
-    entry = view.job.entry(uid)
-    recorded = entry.timeout if entry is not None else None
-    return since + max(recorded or view.spec.timeout, view.spec.timeout).total_seconds()
+    entry, run = view.job.entry(uid), view.run(uid)
+    written = [it.timeout for it in (entry, run) if it is not None and it.timeout is not None]
+    return since + max([view.spec.timeout, *written]).total_seconds()
 
 
 def not_launched(view: View, entry: Entry, run: Run) -> bool:
