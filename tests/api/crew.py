@@ -228,11 +228,12 @@ def expected_ticks(status: Raw, settle: float) -> list[datetime]:
 
 
 def explained(tick: datetime, status: Raw, counted: Counter[str], crew: Crew, job: str) -> bool:
-    """It was received, or a line of ``recent`` or a run says what became of it."""
+    """It was received, or a line of ``recent`` or a run says why not. Successes do not: folded, they span others' ticks."""
     if counted.get(tick.strftime("%Y-%m-%dT%H:%M:%SZ")):
         return True
     for line in status.get("recent", []):
         first, last = parse_time(line["first"]), parse_time(line["last"])
-        if first is not None and last is not None and first <= tick <= last:
+        spans = first is not None and last is not None and first <= tick <= last
+        if spans and line["result"] != "Succeeded":
             return True
     return any(parse_time(run["spec"].get("scheduledTime")) == tick for run in crew.runs(job))

@@ -19,7 +19,9 @@ def test_every_tick_is_launched_once(crew: Crew, backend: Backend, replicas: int
 
 
 def test_a_killed_leader_is_replaced_and_no_tick_runs_twice(crew: Crew, backend: Backend) -> None:
-    crew.job("sweep", schedule="@every 1s", missedRunPolicy="RunAll", http={"url": backend.url("/sweep")})
+    crew.job(
+        "sweep", schedule="@every 1s", missedRunPolicy="RunAll", timeoutSeconds=2, http={"url": backend.url("/sweep")}
+    )
     for name in "abc":
         crew.start(name)
     first = crew.leader()
