@@ -28,6 +28,7 @@ from soloist.domain.steps import (
     Prepare,
     Step,
     Stop,
+    TakeOver,
     Wait,
     WriteAttempt,
     WriteJob,
@@ -56,7 +57,7 @@ def told(step: Step) -> str:
         case WriteJob():
             add = [(entry.uid, entry.epoch) for entry in step.add]
             return f"record to {step.watermark} add {add} drop {step.drop} count {step.count} decided {step.decided}"
-        case WriteAttempt(run=run) | Launch(run=run) | DeleteRun(run=run):
+        case WriteAttempt(run=run) | Launch(run=run) | DeleteRun(run=run) | TakeOver(run=run):
             return f"{type(step).__name__} {run.name[-15:]} ({run.uid})"
     return str(step)
 
@@ -335,7 +336,7 @@ class World:
                 self._write(process, fate, lambda: self.write_job(view.job.resource_version, patch))
             case CreateRun():
                 self._create(process, fate, view, step)
-            case WriteRun() | WriteAttempt():
+            case WriteRun() | WriteAttempt() | TakeOver():
                 self._write_run(process, fate, view, step)
             case Launch():
                 self._launch(process, view, step, duration, outcome)
@@ -370,16 +371,23 @@ class World:
         body = documents.claimed(view, step.tick, "lease-uid")
         self._write(process, fate, lambda: self.create(body))
 
-    def _write_run(self, process: Process, fate: int, view: View, step: WriteRun | WriteAttempt) -> None:
-        if isinstance(step, WriteAttempt):
-            patch = documents.attempt_ahead(view, step)
-        else:
-            patch = documents.run_status(view, step, view.remembered(step.run.uid))
+    def _write_run(self, process: Process, fate: int, view: View, step: WriteRun | WriteAttempt | TakeOver) -> None:
+        match step:
+            case WriteAttempt():
+                patch = documents.attempt_ahead(view, step)
+            case TakeOver():
+                patch = documents.taken_over(view)
+            case WriteRun():
+                patch = documents.run_status(view, step, view.remembered(step.run.uid))
         name, uid, seen = step.run.name, step.run.uid, step.run.resource_version
-        self._write(process, fate, lambda: self.write_run(name, uid, seen, patch))
-        stands = process.runs.get(name, {}).get("status", {})
-        if isinstance(step, WriteRun) and stands.get("phase") == patch["phase"] and step.run.uid in process.memory:
-            process.memory[step.run.uid] = memory.written(process.memory[step.run.uid], step.phase)
+        known = view.remembered(uid)
+        done = self._write(process, fate, lambda: self.write_run(name, uid, seen, patch))
+        if fate:
+            process.memory[uid] = memory.doubted(known)
+        elif done and isinstance(step, WriteRun) and uid in process.memory:
+            process.memory[uid] = memory.written(known, step.phase)
+        elif done and uid in process.memory:
+            process.memory[uid] = memory.certain(known)
 
     def _launch(self, process: Process, view: View, step: Launch, duration: int, outcome: int) -> None:
         run = step.run

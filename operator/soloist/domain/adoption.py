@@ -13,8 +13,8 @@ from dataclasses import replace
 from soloist.domain.actions import JobAction
 from soloist.domain.retry import OnUnknown
 from soloist.domain.runs import Entry, Phase, Run
-from soloist.domain.steps import Inspect, Step, WriteJob, WriteRun
-from soloist.domain.view import OUTCOME_UNKNOWN, View, not_launched, retries_unknown
+from soloist.domain.steps import Inspect, Step, TakeOver, WriteJob, WriteRun
+from soloist.domain.view import OUTCOME_UNKNOWN, View, not_launched, ours_alone, retries_unknown
 
 
 def adopt(view: View) -> Step | None:
@@ -50,6 +50,8 @@ def _decide_one(view: View, entry: Entry, run: Run) -> Step | None:
 
 def record_anew(view: View, entry: Entry, run: Run) -> Step:
     """Take the right to launch from whoever had it: the same entry under this epoch."""
+    if not ours_alone(view, run):
+        return TakeOver(run=run)
     return WriteJob(add=(replace(entry, epoch=view.epoch, lease=view.lease),))
 
 

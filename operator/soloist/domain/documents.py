@@ -93,8 +93,13 @@ def attempt_ahead(view: View, step: WriteAttempt) -> Raw:
         "attempt": step.attempt,
         "epoch": view.epoch,
         "timeoutSeconds": int(view.spec.timeout.total_seconds()),
+        "takenBy": view.epoch,
         "nextAttemptTime": None,
     }
+
+
+def taken_over(view: View) -> Raw:
+    return {"takenBy": view.epoch, "takenTime": stamp(view.now)}
 
 
 def run_status(view: View, step: WriteRun, known: Memory) -> Raw:

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from soloist.domain.gate import Verdict, blockers, closed, judge, retry_blockers
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy, MissedRunPolicy
-from soloist.domain.steps import Cancel, Launch, Step, WriteAttempt, WriteRun
+from soloist.domain.steps import Cancel, Launch, Step, TakeOver, WriteAttempt, WriteRun
 from soloist.domain.ticks import LATE, Reason, still_wanted
-from soloist.domain.view import OUTCOME_UNKNOWN, View, attempts_left, held_until, launch_at
+from soloist.domain.view import OUTCOME_UNKNOWN, View, attempts_left, held_until, launch_at, ours_alone
 
 
 def has_right(view: View, entry: Entry, run: Run) -> bool:
@@ -36,6 +36,8 @@ def launch(view: View) -> Step | None:
     for run in launchable(view):
         if view.now < launch_at(view, run) or view.job.deleting:
             continue
+        if not ours_alone(view, run):
+            return TakeOver(run=run)
         if run.attempt >= 2:
             return Launch(run=run, attempt=run.attempt)
         unwanted = _unwanted(view, run)

@@ -39,7 +39,17 @@ def cancelled(known: Memory, reason: str) -> Memory:
 
 def written(known: Memory, phase: Phase) -> Memory:
     """What was seen now stands on the run: it is confirmed, and need not be remembered, but for how it ended."""
-    return replace(known, outcome=None, cancelled=None, settled=phase if phase.final else None)
+    return replace(known, outcome=None, cancelled=None, settled=phase if phase.final else None, in_doubt=False)
+
+
+def doubted(known: Memory) -> Memory:
+    """The reply to a write on the run was lost: it may yet arrive."""
+    return replace(known, in_doubt=True)
+
+
+def certain(known: Memory) -> Memory:
+    """A later write has taken: what was in doubt now fails by its precondition."""
+    return replace(known, in_doubt=False)
 
 
 def prepared(known: Memory) -> Memory:

@@ -61,6 +61,7 @@ def parse_run(raw: Raw) -> Run:
         attempt=int(status.get("attempt") or 0),
         attempt_epoch=int(status.get("epoch") or 0),
         timeout=_seconds(status.get("timeoutSeconds")),
+        taken_by=int(status.get("takenBy") or 0),
         next_attempt=parse_time(status.get("nextAttemptTime")),
         completed=parse_time(status.get("completionTime")),
         deleting="deletionTimestamp" in meta,

@@ -13,9 +13,9 @@ from soloist.domain.gate import Verdict, blockers, closed, judge
 from soloist.domain.launching import has_right, is_patient
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy
-from soloist.domain.steps import CreateRun, Prepare, Step, WriteJob, WriteRun
+from soloist.domain.steps import CreateRun, Prepare, Step, TakeOver, WriteJob, WriteRun
 from soloist.domain.ticks import LATE, Reason, Tick, in_pause, left_behind
-from soloist.domain.view import View, launch_at
+from soloist.domain.view import View, launch_at, ours_alone
 
 LAZY = timedelta(minutes=10)
 """Ticks that pass while a job is suspended or paused are written down this often, not one by one."""
@@ -59,7 +59,9 @@ def record(view: View) -> Step | None:
     return _only_decided(view, decided, due[0] if due else None, shut)
 
 
-def _record(view: View, run: Run, tick: Tick, decided: list[tuple[datetime, Reason]]) -> WriteJob:
+def _record(view: View, run: Run, tick: Tick, decided: list[tuple[datetime, Reason]]) -> Step:
+    if not ours_alone(view, run):
+        return TakeOver(run=run)
     before = tuple(sorted(pair for pair in decided if pair[0] < tick.at))
     return WriteJob(watermark=tick.at, add=(entry_for(view, run),), decided=before, **settling.riding(view))
 
@@ -120,6 +122,8 @@ def record_person(view: View) -> Step | None:
         match judge(view.spec, blockers(view.occupants, run)):
             case Verdict.SKIP:
                 return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.BLOCKED)
+            case Verdict.GO | Verdict.CANCEL_FIRST if not ours_alone(view, run):
+                return TakeOver(run=run)
             case Verdict.GO | Verdict.CANCEL_FIRST:
                 return WriteJob(add=(entry_for(view, run),), **settling.riding(view))
     return None

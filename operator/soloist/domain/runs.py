@@ -144,6 +144,7 @@ class Run:
     attempt: int = 0
     attempt_epoch: int = 0
     timeout: timedelta | None = None
+    taken_by: int = 0
     next_attempt: datetime | None = None
     completed: datetime | None = None
     deleting: bool = False
@@ -164,6 +165,7 @@ class Run:
 class Memory:
     """What this process knows of a run of its own: the last attempt it launched, when, and what came of it.
 
+    ``in_doubt``: a write of its own to the run may still arrive.
     ``settled`` is the final phase that it wrote, should a person delete the run before it is accounted for.
     """
 
@@ -176,6 +178,7 @@ class Memory:
     inspecting: bool = False
     prepared: bool = False
     settled: Phase | None = None
+    in_doubt: bool = False
 
 
 NOTHING = Memory()

@@ -60,6 +60,16 @@ class WriteAttempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOver:
+    """One definite write to a run that somebody else, or a write of one's own whose reply was lost, may still write to.
+
+    Whatever arrives after it fails by its precondition; so nobody's late "Skipped" ends a run that is under way.
+    """
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRun:
     """Write where a run stands, with its reason; ``attempt`` 0 leaves that as it is."""
 
@@ -100,4 +110,17 @@ class Wait:
     until: datetime | None
 
 
-Step = Stop | CreateRun | WriteJob | Prepare | Launch | WriteAttempt | WriteRun | Cancel | Inspect | DeleteRun | Wait
+Step = (
+    Stop
+    | CreateRun
+    | WriteJob
+    | Prepare
+    | Launch
+    | WriteAttempt
+    | TakeOver
+    | WriteRun
+    | Cancel
+    | Inspect
+    | DeleteRun
+    | Wait
+)

@@ -138,6 +138,12 @@ class View:
         return (leases | {entry.lease for entry in self.job.active if entry.lease}) - {self.lease}
 
 
+def ours_alone(view: View, run: Run) -> bool:
+    """No write of anybody else's, nor one of our own in doubt, can still reach this run: we made it, or took it over."""
+    made = run.lease == view.lease and run.epoch == view.epoch
+    return (made or run.taken_by == view.epoch) and not view.remembered(run.uid).in_doubt
+
+
 def launch_at(view: View, run: Run) -> datetime:
     """The instant before which a run is never launched, fixed by its record; for one that a person made, its creation."""
     entry = view.job.entry(run.uid)
@@ -185,13 +191,13 @@ def standing(view: View, entry: Entry, run: Run | None) -> Standing:
     held = Standing.HELD if view.boot < held_until(view, entry.uid) else Standing.OVER
     if run is None:
         return _deleted(view, entry, held)
+    if known.running:
+        return Standing.GOING
     if run.phase.final:
         return held if run.phase.held and not a_job_tells(view) else Standing.OVER
     if entry.lease != view.lease:
         going = view.now < launch_at(view, run) + view.spec.timeout
         return Standing.HELD if going else Standing.OVER
-    if known.running:
-        return Standing.GOING
     if known.cancelled is not None:
         return Standing.OVER
     if known.outcome is not None:

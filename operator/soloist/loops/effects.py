@@ -22,6 +22,7 @@ from soloist.domain.steps import (
     Launch,
     Prepare,
     Step,
+    TakeOver,
     WriteAttempt,
     WriteJob,
     WriteRun,
@@ -83,6 +84,9 @@ class Effects:
             case WriteAttempt():
                 with self._lanes.urgent():
                     await self._write_run(view, step.run, documents.attempt_ahead(view, step))
+            case TakeOver():
+                with self._lanes.urgent():
+                    await self._write_run(view, step.run, documents.taken_over(view))
             case WriteRun():
                 async with self._lanes.patient():
                     await self._settle(view, step)
@@ -108,7 +112,7 @@ class Effects:
             case AlreadyExists(obj=obj) if obj is not None:
                 self._cache.put_run(obj)
                 reason = recording.why_taken(view, parse_run(obj), step.tick)
-                if reason is not None:
+                if reason is not None and not await self._reread_job(view):
                     self._take_name(view, step.tick, reason, obj["metadata"]["name"])
             case Gone():
                 # The job, or its namespace, is going away: until it has gone there is no use in asking again at once.
@@ -155,21 +159,30 @@ class Effects:
             for tick in [tick for tick in taken if tick <= step.watermark]:
                 del taken[tick]
 
-    async def _reread_job(self, view: View) -> None:
+    async def _reread_job(self, view: View) -> bool:
+        """Whether it is another by now than the rules have looked at."""
         job = view.job
         raw = await self._store.read_job(job.namespace, job.name)
         if raw is None or raw["metadata"]["uid"] != job.uid:
             self._cache.drop_job(job.namespace, job.name, uid=job.uid)
         if raw is not None:
             self._cache.put_job(raw)
+        return raw is None or str(raw["metadata"]["resourceVersion"]) != job.resource_version
 
     async def _write_run(self, view: View, run: Run, patch: documents.Raw) -> bool:
         self._report.wrote("run status")
-        answer = await self._store.write_run_status(
-            run.namespace, run.name, uid=run.uid, resource_version=run.resource_version, status=patch
-        )
+        try:
+            answer = await self._store.write_run_status(
+                run.namespace, run.name, uid=run.uid, resource_version=run.resource_version, status=patch
+            )
+        except TransientError as error:
+            if error.sent:
+                self.memory[run.uid] = memory.doubted(view.remembered(run.uid))
+            raise
         if isinstance(answer, Written):
             self._cache.put_run(answer.obj)
+            if run.uid in self.memory:
+                self.memory[run.uid] = memory.certain(self.memory[run.uid])
             return True
         key = (view.job.namespace, view.job.name)
         raw = await self._store.read_run(run.namespace, run.name)
