@@ -23,6 +23,7 @@ import pytest
 
 from soloist.domain.instants import parse_time
 from soloist.domain.schedule import parse_schedule
+from soloist.domain.status import RECENT
 from tests.cluster.backend import Backend
 from tests.cluster.children import Child, until
 from tests.cluster.control_plane import ControlPlane
@@ -231,7 +232,11 @@ def explained(tick: datetime, status: Raw, counted: Counter[str], crew: Crew, jo
     """It was received, or a line of ``recent`` or a run says why not. Successes do not: folded, they span others' ticks."""
     if counted.get(tick.strftime("%Y-%m-%dT%H:%M:%SZ")):
         return True
-    for line in status.get("recent", []):
+    recent = status.get("recent", [])
+    oldest = parse_time(recent[0]["first"]) if len(recent) == RECENT else None
+    if oldest is not None and tick < oldest:
+        return True  # its line was dropped; nobody can tell any more
+    for line in recent:
         first, last = parse_time(line["first"]), parse_time(line["last"])
         spans = first is not None and last is not None and first <= tick <= last
         if spans and line["result"] != "Succeeded":
