@@ -5,9 +5,10 @@ nobody: such runs are settled in order, each at its own instant. A waiting retry
 only by an action that is going on and by *earlier* runs; else two waiting ones would block each other for ever.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from soloist.domain.runs import Job, Run
 from soloist.domain.spec import ConcurrencyPolicy, Spec
@@ -54,6 +55,27 @@ def closed(job: Job, spec: Spec, fleet_paused: bool, *, person: bool = False) ->
     if job.paused is not None or still_auto_paused(job):
         return Reason.PAUSED
     return None
+
+
+def told_closed(job: Job, lease: str) -> Reason | None:
+    """Paused or FleetPaused where the job's status says so, be it over by now; of the fleet that ``lease`` leads."""
+    told = told_scheduled(job)
+    if told.get("reason") == Reason.PAUSED:
+        return Reason.PAUSED
+    if told.get("reason") == Reason.FLEET_PAUSED and told.get("message") == fleet_pause_of(lease):
+        return Reason.FLEET_PAUSED
+    return None
+
+
+def told_scheduled(job: Job) -> Mapping[str, Any]:
+    """The condition ``Scheduled`` as it stands."""
+    empty: Mapping[str, Any] = {}
+    return next((c for c in job.status.get("conditions") or () if c.get("type") == "Scheduled"), empty)
+
+
+def fleet_pause_of(lease: str) -> str:
+    """The sentence of the condition ``Scheduled``."""
+    return f"All jobs of this installation are paused, by an annotation on its Lease {lease}."
 
 
 def still_auto_paused(job: Job) -> bool:

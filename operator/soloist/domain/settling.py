@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypedDict
 
-from soloist.domain import adoption
+from soloist.domain import adoption, status
 from soloist.domain.actions import FailedKnown, Succeeded, UnknownOutcome
 from soloist.domain.gate import Standing
 from soloist.domain.instants import parse_time
@@ -145,6 +145,8 @@ def keep_books(view: View) -> Step | None:
         start = base(view.job, view.observed)
         return WriteJob(watermark=start if view.job.watermark is not None else None, **books)
     moments = list(_flush_moments(view))
+    if not status.says_what_is(view) and not view.job.deleting:
+        return WriteJob(**books)
     return WriteJob(**books) if moments and min(moments) <= view.now else None
 
 

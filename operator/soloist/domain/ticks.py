@@ -112,6 +112,14 @@ def left_behind(job: Job, observed: Observed) -> tuple[tuple[datetime, Reason], 
     return tuple((at, reason) for at in schedule.newest(after=after, until=observed.since, limit=COUNTED))
 
 
+def in_pause(
+    job: Job, spec: Spec, observed: Observed, until: datetime, reason: Reason
+) -> list[tuple[datetime, Reason]]:
+    """Undecided ticks that passed while the job was paused, up to the end of the pause."""
+    ticks = spec.schedule.newest(after=base(job, observed), until=until, limit=COUNTED)
+    return [(at, reason) for at in ticks]
+
+
 def tick_of(job: Job, spec: Spec, at: datetime) -> Tick:
     if not spec.jitter:
         return Tick(at=at, launch_at=at)
@@ -132,13 +140,15 @@ def plan(
     claimed: Collection[datetime] = (),
     waiting: bool = False,
     closed: Reason | None = None,
+    after: datetime | None = None,
 ) -> Plan:
     """Sort the undecided ticks. ``claimed``: those for which a run stands ready; ``waiting``: something holds them up under
-    Queue; ``closed``: nothing may start (suspended, paused), so that each is let go at its time.
+    Queue; ``closed``: nothing may start (suspended, paused), so that each is let go at its time; ``after``: those up to
+    there are let go elsewhere.
 
     ``upcoming`` is the next tick whose time has not come.
     """
-    start = base(job, observed)
+    start = max(base(job, observed), after) if after is not None else base(job, observed)
     undecided = [tick_of(job, spec, at) for at in spec.schedule.newest(after=start, until=now, limit=COUNTED)]
     pending = [tick for tick in undecided if tick.launch_at > now]
     past = [tick for tick in undecided if tick.launch_at <= now]
