@@ -66,24 +66,24 @@ def test_a_migration_that_fails_leaves_nothing_of_any(database: Database) -> Non
     assert rows_of(database, NOTHING[0]) == NOTHING[1]
 
 
-def test_a_database_of_a_newer_release_is_refused_and_left_alone(queue_database: Database) -> None:
-    with queue_database.connect() as connection:
+def test_a_database_of_a_newer_release_is_refused_and_left_alone(own_queue_database: Database) -> None:
+    with own_queue_database.connect() as connection:
         connection.execute("INSERT INTO soloist.migrations (version, name, checksum) VALUES (9999, 'later', 'x')")
     with pytest.raises(PermanentError, match=rf"at version 9999, and this program knows versions up to {len(known())}"):
-        migrate(queue_database.dsn())
+        migrate(own_queue_database.dsn())
 
 
-def test_an_applied_migration_with_another_text_is_refused_by_name(queue_database: Database) -> None:
+def test_an_applied_migration_with_another_text_is_refused_by_name(own_queue_database: Database) -> None:
     edited = [replace(known()[0], text=known()[0].text + "\n"), *known()[1:]]
     with pytest.raises(PermanentError, match="Migration 0001 schema was applied to the database with another text"):
-        migrate(queue_database.dsn(), edited)
+        migrate(own_queue_database.dsn(), edited)
 
 
-def test_a_missing_row_of_the_record_is_refused(queue_database: Database) -> None:
-    with queue_database.connect() as connection:
+def test_a_missing_row_of_the_record_is_refused(own_queue_database: Database) -> None:
+    with own_queue_database.connect() as connection:
         connection.execute("DELETE FROM soloist.migrations WHERE version = 2")
     with pytest.raises(PermanentError, match="lacks version 2"):
-        migrate(queue_database.dsn())
+        migrate(own_queue_database.dsn())
 
 
 def test_the_printed_sql_makes_the_same_schema_and_record(database: Database) -> None:
@@ -203,9 +203,9 @@ def test_a_restored_dump_hands_out_no_fence_twice(
 # Rights
 
 
-def test_a_role_that_may_enqueue_can_do_nothing_else(postgres: Postgres, queue_database: Database) -> None:
-    queue_database.psql(f"SELECT soloist.allow_enqueue('{postgres.role('producer')}')")
-    with queue_database.connect("producer") as connection:
+def test_a_role_that_may_enqueue_can_do_nothing_else(postgres: Postgres, own_queue_database: Database) -> None:
+    own_queue_database.psql(f"SELECT soloist.allow_enqueue('{postgres.role('producer')}')")
+    with own_queue_database.connect("producer") as connection:
         assert one(connection, "SELECT soloist.enqueue('q', '{}', unique_key => 'a')") is not None
         assert one(connection, "SELECT soloist.enqueue('q', '{}', unique_key => 'a')") is None
         assert one(connection, "SELECT count(*) FROM soloist.enqueue_many('q', ARRAY['{}', '{}']::jsonb[])") == 2
@@ -214,9 +214,9 @@ def test_a_role_that_may_enqueue_can_do_nothing_else(postgres: Postgres, queue_d
                 connection.execute(f"SELECT * FROM {refused}")
 
 
-def test_a_role_that_may_work_needs_nothing_more_for_it(postgres: Postgres, queue_database: Database) -> None:
-    queue_database.psql(f"SELECT soloist.allow_work('{postgres.role('hand')}')")
-    with queue_database.connect("hand") as connection:
+def test_a_role_that_may_work_needs_nothing_more_for_it(postgres: Postgres, own_queue_database: Database) -> None:
+    own_queue_database.psql(f"SELECT soloist.allow_work('{postgres.role('hand')}')")
+    with own_queue_database.connect("hand") as connection:
         connection.execute("SELECT soloist.enqueue_many('q', array_agg('{}'::jsonb)) FROM generate_series(1, 3)")
         claims = connection.execute("SELECT id, fence FROM soloist.claim('q', 3, hold => true)").fetchall()
         ids, fences = [row[0] for row in claims], [row[1] for row in claims]
