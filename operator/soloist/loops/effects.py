@@ -226,6 +226,7 @@ class Effects:
             await asyncio.sleep(0)
             self._stage("launched")
             outcome = await self._ending(effect)
+            self._stage("answered")
             self.memory[run.uid] = memory.ended(self.memory[run.uid], outcome)
 
         self._run_task(view, run, act)
