@@ -6,6 +6,7 @@ server, the backend and the test have the right time.
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -51,7 +52,8 @@ def clock_of(crew: Crew, name: str, offset: float = 0.0) -> dict[str, str]:
     site.mkdir(exist_ok=True)
     (site / "sitecustomize.py").write_text(SITE)
     step(crew, name, offset)
-    return {"PYTHONPATH": str(site), "TEST_CLOCK_OFFSET": str(offset_file(crew, name))}
+    path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
+    return {"PYTHONPATH": path, "TEST_CLOCK_OFFSET": str(offset_file(crew, name))}
 
 
 def offset_file(crew: Crew, name: str) -> Path:
