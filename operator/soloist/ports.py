@@ -73,9 +73,19 @@ class Store(Protocol):
     async def create_run(self, body: Raw) -> Written | AlreadyExists | Gone | Refused: ...
 
     async def write_job_status(
-        self, namespace: str, name: str, *, uid: str, resource_version: str, status: Mapping[str, Any]
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        resource_version: str,
+        status: Mapping[str, Any],
+        before: Mapping[str, Any],
     ) -> Written | Conflict | Gone:
-        """Merge ``status`` (a JSON merge patch: null removes) into the status subresource, if nothing was written since."""
+        """Merge ``status`` (a JSON merge patch: null removes) into the status subresource, if nothing was written since.
+
+        ``before``: the whole status as it stood at that resourceVersion.
+        """
 
     async def write_run_status(
         self, namespace: str, name: str, *, uid: str, resource_version: str, status: Mapping[str, Any]

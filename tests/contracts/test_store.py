@@ -223,7 +223,12 @@ def test_a_status_write_merges_replaces_lists_and_removes_nulls(enter: Enter) ->
 
         async def write(obj: Raw, status: Raw) -> Raw:
             done = await world.store.write_job_status(
-                world.namespace, "nightly", uid=uid_of(obj), resource_version=version_of(obj), status=status
+                world.namespace,
+                "nightly",
+                uid=uid_of(obj),
+                resource_version=version_of(obj),
+                status=status,
+                before=obj.get("status", {}),
             )
             assert isinstance(done, Written), done
             return done.obj
@@ -311,7 +316,9 @@ def test_a_status_write_to_what_is_gone_says_so(enter: Enter) -> None:
     async def body(world: World) -> None:
         asked = {"uid": "0", "resource_version": "1"}
         run = await world.store.write_run_status(world.namespace, "nobody", **asked, status={"phase": "Failed"})
-        job = await world.store.write_job_status(world.namespace, "nobody", **asked, status={"lastResult": "Failed"})
+        job = await world.store.write_job_status(
+            world.namespace, "nobody", **asked, status={"lastResult": "Failed"}, before={}
+        )
         assert isinstance(run, Gone)
         assert isinstance(job, Gone)
 

@@ -43,7 +43,14 @@ class FakeStore:
         return self._call("create_run", lambda: self._create("runs", body))
 
     async def write_job_status(
-        self, namespace: str, name: str, *, uid: str, resource_version: str, status: Mapping[str, Any]
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        resource_version: str,
+        status: Mapping[str, Any],
+        before: Mapping[str, Any],
     ) -> Written | Conflict | Gone:
         key = ("jobs", namespace, name)
         return self._call("write_job_status", lambda: self._status(key, resource_version, status))

@@ -136,7 +136,12 @@ class Effects:
         self._report.wrote("job status")
         patch = status.compose(view, step)
         answer = await self._store.write_job_status(
-            job.namespace, job.name, uid=job.uid, resource_version=job.resource_version, status=patch
+            job.namespace,
+            job.name,
+            uid=job.uid,
+            resource_version=job.resource_version,
+            status=patch,
+            before=job.status,
         )
         match answer:
             case Written(obj=obj):

@@ -267,7 +267,12 @@ class Scheduler:
             return False
         self.report.wrote("job status")
         answer = await self.store.write_job_status(
-            job.namespace, job.name, uid=job.uid, resource_version=job.resource_version, status=patch
+            job.namespace,
+            job.name,
+            uid=job.uid,
+            resource_version=job.resource_version,
+            status=patch,
+            before=job.status,
         )
         if isinstance(answer, Written):
             self.cache.put_job(answer.obj)
