@@ -65,7 +65,7 @@ class Stage:
 
     def clear(self, namespace: Namespace) -> None:
         """What is left of a section shall not weigh on the next. There is no garbage collector here."""
-        api = self.cluster.api(timeout=120)
+        api = self.cluster.api(timeout=300)
         for path in (namespace.ours("scheduledjobs"), namespace.ours("jobruns")):
             api.delete(path)
         for resource in ("cronjobs", "jobs"):
@@ -152,7 +152,7 @@ def settled(namespace: Namespace, count: int) -> None:
         items = namespace.api.items(namespace.ours("scheduledjobs"))
         return len(items) == count and all("observedSchedule" in item.get("status", {}) for item in items)
 
-    until(seen, what=f"{count} ScheduledJobs are observed", timeout=120)
+    until(seen, what=f"{count} ScheduledJobs are observed", timeout=300)
 
 
 def start_ready(crew: Crew, name: str, *, lease: str = "soloist", **env: str) -> Controller:
