@@ -105,8 +105,8 @@ def test_a_status_with_every_field_is_taken_and_kept(namespace: Namespace) -> No
         },
         "watermark": now,
         "active": [
-            {"run": "r", "uid": "u", "trigger": "Schedule", "scheduledTime": now, "epoch": 1_800_000_000_000_000}
-            | {"recordedTime": now, "lease": "soloist/soloist"},
+            {"run": "r", "uid": "u", "scheduledTime": now, "epoch": 1_800_000_000_000_000}
+            | {"lease": "soloist/soloist", "launchTime": now, "timeoutSeconds": 30, "action": "http"},
             {"run": "s", "uid": "v", "epoch": 1, "lease": "soloist/soloist"},
         ],
         "activeCount": 2,

@@ -317,6 +317,17 @@ class World:
             taken=process.taken,
         )
 
+    def _decided(self, view: View, step: WriteJob, patch: Raw) -> Raw | None:
+        """Every tick that the watermark passes must have a run or a reason in that very write."""
+        since = parse_time(self.job["status"].get("watermark")) or view.observed.since
+        written = self.write_job(view.job.resource_version, patch)
+        if written is not None and step.watermark is not None and self.broken != "no precondition":
+            named = {entry.tick for entry in step.add} | {tick for tick, _ in step.decided}
+            passed = view.spec.schedule.newest(after=since, until=step.watermark, limit=1000)
+            if lost := [tick for tick in passed if tick not in named]:
+                raise Breach(f"decided without a run or a reason: {lost}")
+        return written
+
     def _parsed(self, raw: Raw, parse: Callable[[Raw], Any]) -> Any:
         """Parsed once per resourceVersion, as in production."""
         key = (parse.__name__, raw["metadata"]["resourceVersion"])
@@ -333,7 +344,7 @@ class World:
         match step:
             case WriteJob():
                 patch = status.compose(view, step)
-                self._write(process, fate, lambda: self.write_job(view.job.resource_version, patch))
+                self._write(process, fate, lambda: self._decided(view, step, patch))
             case CreateRun():
                 self._create(process, fate, view, step)
             case WriteRun() | WriteAttempt() | TakeOver():

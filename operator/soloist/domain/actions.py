@@ -65,6 +65,13 @@ class EnqueueAction:
 
 Action = HttpAction | JobAction | SqlAction | EnqueueAction
 
+KINDS: Mapping[type[Action], str] = {HttpAction: "http", JobAction: "job", SqlAction: "sql", EnqueueAction: "enqueue"}
+
+
+def kind_of(action: Action) -> str:
+    """The field of the spec that holds it."""
+    return KINDS[type(action)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:

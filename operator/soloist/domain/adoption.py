@@ -10,11 +10,11 @@ A run of another installation (another Lease) is left alone.
 
 from dataclasses import replace
 
-from soloist.domain.actions import JobAction
 from soloist.domain.retry import OnUnknown
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.steps import Inspect, Step, TakeOver, WriteJob, WriteRun
-from soloist.domain.view import OUTCOME_UNKNOWN, View, not_launched, ours_alone, retries_unknown
+from soloist.domain.ticks import Reason
+from soloist.domain.view import OUTCOME_UNKNOWN, View, a_job_tells, not_launched, ours_alone, retries_unknown
 
 
 def adopt(view: View) -> Step | None:
@@ -26,6 +26,24 @@ def adopt(view: View) -> Step | None:
         step = _decide_one(view, entry, run)
         if step is not None:
             return step
+    return None
+
+
+def let_go(view: View) -> Step | None:
+    """Runs that wait for a launch which cannot come, the spec being what it is: each ends, with that reason."""
+    for entry in view.job.active:
+        run = view.run(entry.uid)
+        if run is None or run.phase.final or entry.lease != view.lease or _in_hand(view, run):
+            continue
+        if run.phase is Phase.RETRYING:
+            phase = Phase.UNKNOWN if run.reason == OUTCOME_UNKNOWN else Phase.FAILED
+            return WriteRun(run=run, phase=phase, reason=Reason.INVALID)
+        mine = view.mine(entry) and not view.remembered(run.uid).launched
+        if run.phase is Phase.PENDING and (mine or not_launched(view, entry, run)):
+            return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.INVALID)
+    for run in view.runs:
+        if not run.scheduled and run.phase is Phase.PENDING and view.job.entry(run.uid) is None and not run.deleting:
+            return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.INVALID)
     return None
 
 
@@ -41,7 +59,7 @@ def _decide_one(view: View, entry: Entry, run: Run) -> Step | None:
         return None
     if run.phase is Phase.PENDING and (not_launched(view, entry, run) or view.remembered(run.uid).not_launched):
         return record_anew(view, entry, run)
-    if isinstance(view.spec.action, JobAction):
+    if a_job_tells(entry):
         return Inspect(run=run)
     return nobody_knows(
         view, run, "The process that recorded this run ended, and whether it made the call is not known."

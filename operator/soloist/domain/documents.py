@@ -3,12 +3,12 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from soloist.domain.actions import FailedKnown, Order, Succeeded
+from soloist.domain.actions import FailedKnown, HttpAction, JobAction, Order, Succeeded
 from soloist.domain.instants import stamp
 from soloist.domain.names import label_value, run_key, run_name
 from soloist.domain.runs import Entry, Memory, Phase, Run
 from soloist.domain.steps import WriteAttempt, WriteRun
-from soloist.domain.view import View
+from soloist.domain.view import View, a_job_tells
 
 Raw = dict[str, Any]
 
@@ -69,8 +69,8 @@ def order(view: View, run: Run, attempt: int) -> Order:
     )
 
 
-def order_to_stop(view: View, entry: Entry) -> Order:
-    """For a run whose object is gone: enough to find what it started."""
+def order_for(view: View, entry: Entry) -> Order:
+    """To find, or to stop, what a recorded run has started, its object or not; by the kind of action that it was then."""
     return Order(
         namespace=view.job.namespace,
         job_name=view.job.name,
@@ -79,11 +79,11 @@ def order_to_stop(view: View, entry: Entry) -> Order:
         run_name=entry.run,
         run_uid=entry.uid,
         scheduled_time=entry.tick,
-        attempt=1,
+        attempt=max(1, view.remembered(entry.uid).launched),
         key=run_key(run_uid=entry.uid, job_uid=view.job.uid, scheduled=entry.tick),
         fence=view.epoch,
         timeout=view.spec.timeout,
-        action=view.spec.action,
+        action=JobAction(template={}) if a_job_tells(entry) else HttpAction(url=""),
     )
 
 
@@ -102,9 +102,25 @@ def taken_over(view: View) -> Raw:
     return {"takenBy": view.epoch, "takenTime": stamp(view.now)}
 
 
+def skipped_message(view: View, step: WriteRun) -> str:
+    """Why it was not launched and what to do, for whoever looks at the run itself."""
+    sentences = {
+        "Blocked": f"Another run of {view.job.name} was going on, or may have been, and concurrencyPolicy is {view.spec.concurrency}."
+        f" See kubectl soloist runs {view.job.name}; start it again when that is over.",
+        "FleetPaused": "The whole installation is paused; to go on: kubectl soloist resume --all.",
+        "Suspended": "spec.suspend became true before it could be launched.",
+        "Paused": f"The job was paused before it could be launched; to go on: kubectl soloist resume {view.job.name}.",
+        "Invalid": f"The spec cannot be run; kubectl describe sj {view.job.name} says what to write instead.",
+        "ScheduleChanged": "The schedule or the action was changed before it could be launched.",
+        "DeadlineExceeded": "It could not be launched within startingDeadlineSeconds of its time.",
+    }
+    return sentences.get(step.reason, "") if step.phase is Phase.SKIPPED else ""
+
+
 def run_status(view: View, step: WriteRun, known: Memory) -> Raw:
     """Where the run stands, its reason, and what there is of an answer. ``startTime`` is the send of the last attempt."""
-    status: Raw = {"phase": str(step.phase), "reason": step.reason, "message": step.message[:1024]}
+    message = step.message or skipped_message(view, step)
+    status: Raw = {"phase": str(step.phase), "reason": step.reason, "message": message[:1024]}
     if step.attempt:
         status |= {"attempt": step.attempt, "epoch": view.epoch, "scheduledJobGeneration": view.job.generation}
         if known.launched:

@@ -14,6 +14,9 @@ from soloist.domain.runs import Job, Run
 from soloist.domain.spec import ConcurrencyPolicy, Spec
 from soloist.domain.ticks import Reason
 
+MOST_ACTIVE = 50
+"""Runs of one job at one time, under Allow too: one job must not take the connections of all, nor outgrow its status."""
+
 
 class Standing(StrEnum):
     """How a run in ``active`` counts for the others."""
@@ -107,8 +110,10 @@ def retry_blockers(occupants: Iterable[Occupant], run: Run) -> tuple[Occupant, .
 
 def judge(spec: Spec, blocking: tuple[Occupant, ...], *, patient: bool = False) -> Verdict:
     """concurrencyPolicy. ``patient``: a missed tick under RunAll waits for its turn where an ordinary one is skipped."""
-    if not blocking or spec.concurrency is ConcurrencyPolicy.ALLOW:
+    if not blocking:
         return Verdict.GO
+    if spec.concurrency is ConcurrencyPolicy.ALLOW:
+        return Verdict.GO if len(blocking) < MOST_ACTIVE else Verdict.SKIP
     match spec.concurrency:
         case ConcurrencyPolicy.FORBID:
             return Verdict.WAIT if patient else Verdict.SKIP

@@ -3,6 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+"""Room on both sides for arithmetic; a time outside is taken for none."""
+
 
 def parse_time(text: Any) -> datetime | None:
     """An RFC 3339 time as the API server writes it, or None for whatever is not one."""
@@ -10,9 +13,10 @@ def parse_time(text: Any) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return utc if FIRST_YEAR <= utc.year <= LAST_YEAR else None
 
 
 def stamp(moment: datetime) -> str:

@@ -7,6 +7,7 @@ was written ahead by it, and this process has not launched it yet.
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from soloist.domain.actions import kind_of
 from soloist.domain.gate import Verdict, blockers, closed, judge, retry_blockers
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy, MissedRunPolicy
@@ -65,7 +66,9 @@ def _unwanted(view: View, run: Run) -> Reason | None:
         return shut
     if not run.scheduled or run.tick is None:
         return None
-    if not still_wanted(view.spec, view.observed, run.tick):
+    entry = view.job.entry(run.uid)
+    another = entry is not None and entry.action != kind_of(view.spec.action)
+    if another or not still_wanted(view.spec, view.observed, run.tick):
         return Reason.SCHEDULE_CHANGED
     deadline = view.spec.starting_deadline
     if deadline is not None and view.now - launch_at(view, run) > deadline:
@@ -90,9 +93,15 @@ def write_attempt(view: View) -> Step | None:
         return None
     for run in retrying(view):
         if not attempts_left(view, run.attempt):
-            return WriteRun(run=run, phase=Phase.FAILED, reason="NoAttemptsLeft", message="maxAttempts was lowered.")
-        if retry_due(view, run) > view.now or closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled):
+            message = "The spec was edited and allows no further attempt: retry.maxAttempts was lowered, or the action is another."
+            return WriteRun(run=run, phase=Phase.FAILED, reason="NoAttemptsLeft", message=message)
+        if retry_due(view, run) > view.now:
             continue
+        shut = closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled)
+        if shut is not None:
+            message = f"Attempt {run.attempt} failed ({run.reason}), and another was due while the job was {shut}."
+            phase = Phase.UNKNOWN if run.reason == OUTCOME_UNKNOWN else Phase.FAILED
+            return WriteRun(run=run, phase=phase, reason=shut, message=message)
         allowed = view.spec.concurrency is ConcurrencyPolicy.ALLOW
         if allowed or not retry_blockers(view.occupants, run):
             return WriteAttempt(run=run, attempt=max(1, run.attempt) + 1)

@@ -12,9 +12,13 @@ from soloist.domain.runs import Entry, Job, Observed, Phase, Raw, Run, Trigger
 from soloist.domain.spec import parse_spec
 
 
-def parse_job(raw: Raw) -> Job:
-    """Read a ScheduledJob. A status that a person has spoiled reads as absent, never as an error."""
+def parse_job(raw: Raw, known: Job | None = None) -> Job:
+    """Read a ScheduledJob. A status that a person has spoiled reads as absent, never as an error.
+
+    ``known``: the same object at another resourceVersion; with each change of the spec the server moves its generation.
+    """
     meta, status = raw["metadata"], _mapping(raw.get("status"))
+    same_spec = known is not None and (known.uid, known.generation) == (meta["uid"], meta.get("generation"))
     annotations = _mapping(meta.get("annotations"))
     paused = annotations.get("soloist.dev/paused")
     created = parse_time(meta.get("creationTimestamp")) or datetime.fromtimestamp(0, UTC)
@@ -28,8 +32,8 @@ def parse_job(raw: Raw) -> Job:
         edited=_edited(meta),
         deleting="deletionTimestamp" in meta,
         paused=str(paused) if paused not in (None, "", "false") else None,
-        resumed_at=parse_time(annotations.get("soloist.dev/resumed-at")),
-        spec=parse_spec(_mapping(raw.get("spec"))),
+        resumed_at=_resumed(parse_time(annotations.get("soloist.dev/resumed-at")), meta),
+        spec=known.spec if known is not None and same_spec else parse_spec(_mapping(raw.get("spec"))),
         observed=_observed(_mapping(status.get("observedSchedule"))),
         watermark=parse_time(status.get("watermark")),
         active=tuple(entry for item in status.get("active") or () if (entry := _entry(item)) is not None),
@@ -87,6 +91,7 @@ def _entry(item: Any) -> Entry | None:
         epoch=int(raw.get("epoch") or 0),
         lease=str(raw.get("lease", "")),
         launch_at=parse_time(raw.get("launchTime")),
+        action=str(raw.get("action") or "http"),
         timeout=_seconds(raw.get("timeoutSeconds")),
         result=str(raw.get("result", "")),
     )
@@ -103,6 +108,12 @@ def _observed(raw: Raw) -> Observed | None:
         suspend=bool(raw.get("suspend", False)),
         since=since,
     )
+
+
+def _resumed(said: datetime | None, meta: Raw) -> datetime | None:
+    """A clock that is ahead must not end pauses that are yet to come: not later than the object was last written."""
+    edited = _edited(meta)
+    return min(said, edited + timedelta(seconds=1)) if said is not None and edited is not None else said
 
 
 def _edited(meta: Raw) -> datetime | None:

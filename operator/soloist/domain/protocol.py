@@ -46,11 +46,18 @@ def finish(view: View) -> Step:
     return Wait(until=None)
 
 
+def stand_by(view: View) -> Step:
+    """The spec cannot be run: nothing starts, and what is under way is settled all the same."""
+    for rule in (a_newer_term, adoption.let_go, adoption.adopt, settling.write_outcome):
+        step = rule(view)
+        if step is not None:
+            return step
+    return Wait(until=None)
+
+
 def a_newer_term(view: View) -> Step | None:
-    """Evidence, not error: our Lease has passed on."""
-    epochs = [entry.epoch for entry in view.job.active if entry.lease == view.lease]
-    epochs += [run.epoch for run in view.runs if run.lease == view.lease and run.epoch is not None]
-    newest = max(epochs, default=0)
+    """Evidence, not error: our Lease has passed on. Only a status tells, which few may write; JobRuns many may create."""
+    newest = max((entry.epoch for entry in view.job.active if entry.lease == view.lease), default=0)
     return (
         Stop(message=f"A run of the later term {newest} exists; this term is {view.epoch}.")
         if newest > view.epoch

@@ -8,13 +8,13 @@ under the name that its tick gives it before it can be recorded; it is created a
 from datetime import datetime, timedelta
 
 from soloist.domain import settling
-from soloist.domain.actions import JobAction
+from soloist.domain.actions import JobAction, kind_of
 from soloist.domain.gate import Verdict, blockers, closed, judge
 from soloist.domain.launching import has_right, is_patient
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy
 from soloist.domain.steps import CreateRun, Prepare, Step, TakeOver, WriteJob, WriteRun
-from soloist.domain.ticks import LATE, Reason, Tick, in_pause, left_behind
+from soloist.domain.ticks import COUNTED, LATE, Reason, Tick, in_pause, left_behind
 from soloist.domain.view import View, launch_at, ours_alone
 
 LAZY = timedelta(minutes=10)
@@ -73,7 +73,8 @@ def _only_decided(
     pairs = tuple(sorted(pair for pair in decided if waiting is None or pair[0] < waiting.at))
     if not pairs:
         return None
-    if shut is not None and view.now - pairs[0][0] < LAZY and view.job.observed == view.observed:
+    few = len(pairs) < COUNTED // 2
+    if shut is not None and few and view.now - pairs[0][0] < LAZY and view.job.observed == view.observed:
         return None
     return WriteJob(watermark=pairs[-1][0], decided=pairs, **settling.riding(view))
 
@@ -88,6 +89,7 @@ def entry_for(view: View, run: Run) -> Entry:
         lease=view.lease,
         launch_at=launch_at(view, run),
         timeout=view.spec.timeout,
+        action=kind_of(view.spec.action),
     )
 
 

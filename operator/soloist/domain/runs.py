@@ -53,8 +53,8 @@ class Trigger(StrEnum):
 class Entry:
     """One recorded run in ``status.active``; ``tick`` is None where the run is not of the schedule.
 
-    ``launch_at`` and ``timeout`` are as they were when it was recorded: an edit of jitter or time-out since then changes
-    neither when its launcher could act at the earliest, nor for how long.
+    ``launch_at``, ``timeout`` and ``action`` are as they were when it was recorded: an edit since then changes neither when
+    its launcher could act at the earliest, nor for how long, nor what kind of thing it may have started.
     ``result`` is set once the run has ended and been counted, where it must stay all the same (Unknown, Interrupted).
     """
 
@@ -65,10 +65,12 @@ class Entry:
     lease: str
     launch_at: datetime | None = None
     timeout: timedelta | None = None
+    action: str = "http"
     result: str = ""
 
     def to_raw(self) -> dict[str, Any]:
         raw: dict[str, Any] = {"run": self.run, "uid": self.uid, "epoch": self.epoch, "lease": self.lease}
+        raw["action"] = self.action
         if self.launch_at is not None:
             raw["launchTime"] = stamp(self.launch_at)
         if self.timeout is not None:

@@ -55,7 +55,7 @@ def _gone(view: View) -> Step | None:
     for entry in view.job.active:
         if entry.uid in present or entry.lease != view.lease:
             continue
-        going = standing(view, entry, None) is Standing.HELD and a_job_tells(view)
+        going = standing(view, entry, None) is Standing.HELD and a_job_tells(entry)
         if view.remembered(entry.uid).running or going:
             return Cancel(uid=entry.uid, reason=Reason.CANCELLED)
     return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from soloist.domain.gate import fleet_pause_of, still_auto_paused, told_closed, told_scheduled
 from soloist.domain.instants import parse_time, stamp
-from soloist.domain.runs import Entry, Phase, Run
+from soloist.domain.runs import Entry, Job, Phase, Run
 from soloist.domain.spec import Invalid
 from soloist.domain.steps import WriteJob
 from soloist.domain.ticks import Reason, fold
@@ -19,6 +19,8 @@ from soloist.domain.view import View
 
 RECENT = 20
 """Lines kept in ``status.recent``."""
+
+NOT_RUN = "(a spec that cannot be run)"
 
 FAILURES = (Phase.FAILED, Phase.UNKNOWN, Phase.INTERRUPTED)
 
@@ -224,8 +226,13 @@ def merge_conditions(
     return [*result, *(dict(condition) for condition in known.values())]
 
 
-def refused(status: Mapping[str, Any], generation: int, invalid: Invalid, now: datetime) -> Patch | None:
-    """For a spec that cannot be run: say so once per generation, then nothing more. None: it is said already."""
+def refused(job: Job, invalid: Invalid, now: datetime) -> Patch | None:
+    """For a spec that cannot be run: say so once per generation, then nothing more. None: it is said already.
+
+    What is observed is then no schedule at all, so that mending it is a change, and starts nothing that lies before.
+    """
+    status, generation = job.status, job.generation
+    since = min(job.edited, now) if job.edited is not None else now
     said: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "Valid"), {})
     if (
         said.get("status") == "False"
@@ -238,7 +245,12 @@ def refused(status: Mapping[str, Any], generation: int, invalid: Invalid, now: d
         ("Scheduled", "False", "Invalid", "Nothing is launched until the spec is mended."),
     )
     merged = merge_conditions(status.get("conditions") or (), wanted, generation, now)
-    return {"observedGeneration": generation, "nextScheduleTime": None, "conditions": merged}
+    return {
+        "observedGeneration": generation,
+        "observedSchedule": {**_mapping(status, "observedSchedule"), "schedule": NOT_RUN, "since": stamp(since)},
+        "nextScheduleTime": None,
+        "conditions": merged,
+    }
 
 
 def _mapping(status: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from soloist.domain.jitter import jitter
 from soloist.domain.runs import Job, Observed
-from soloist.domain.schedule import InvalidSchedule, parse_schedule
+from soloist.domain.schedule import DaylightSaving, parse_schedule
 from soloist.domain.spec import MissedRunPolicy, Spec
 
 LATE = timedelta(seconds=15)
@@ -37,7 +37,7 @@ class Reason(StrEnum):
     BLOCKED = "Blocked"
     QUEUED_BEHIND_NEWER = "QueuedBehindNewer"
     NAME_TAKEN = "NameTaken"
-    REFUSED = "Refused"
+    INVALID = "Invalid"
     SCHEDULE_CHANGED = "ScheduleChanged"
     SUPERSEDED = "Superseded"
     CANCELLED = "Cancelled"
@@ -104,8 +104,8 @@ def left_behind(job: Job, observed: Observed) -> tuple[tuple[datetime, Reason], 
     if before is None or before.since >= observed.since:
         return ()
     try:
-        schedule = parse_schedule(before.schedule, before.time_zone)
-    except InvalidSchedule:
+        schedule = parse_schedule(before.schedule, before.time_zone, DaylightSaving(before.daylight_saving))
+    except ValueError:
         return ()
     after = max(before.since, job.watermark) if job.watermark is not None else before.since
     reason = Reason.SUSPENDED if before.suspend else Reason.SCHEDULE_CHANGED

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from soloist.domain.actions import FailedKnown, JobAction, UnknownOutcome
+from soloist.domain.actions import KINDS, FailedKnown, JobAction, UnknownOutcome
 from soloist.domain.gate import Occupant, Standing, blockers, closed, told_closed, told_scheduled
 from soloist.domain.instants import parse_time
 from soloist.domain.names import run_name
 from soloist.domain.retry import OnUnknown
 from soloist.domain.runs import NOTHING, Entry, Job, Memory, Observed, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy, Spec
-from soloist.domain.ticks import Plan, Reason, observe, plan, tick_of
+from soloist.domain.ticks import Plan, Reason, base, observe, plan, tick_of
+
+JOB = KINDS[JobAction]
 
 OUTCOME_UNKNOWN = "OutcomeUnknown"
 """Reason of a run that waits for another attempt because nobody knows what became of the last one."""
@@ -57,7 +59,7 @@ class View:
                 uid=entry.uid,
                 run=(run := self.run(entry.uid)),
                 standing=standing(self, entry, run),
-                mine=self.remembered(entry.uid).running,
+                mine=self.remembered(entry.uid).running or self.remembered(entry.uid).inspecting,
             )
             for entry in self.job.active
         )
@@ -74,8 +76,13 @@ class View:
         A pause ended when a person says so (resumed-at); else, its annotation being gone without a date, when that is seen.
         """
         told = told_closed(self.job, self.lease)
-        if self.shut is not None or told is None:
+        if self.shut is not None:
             return None
+        if told is None:
+            # Nobody led while it was paused, or the pause was shorter than a write: the resume alone tells.
+            resumed = self.job.resumed_at
+            late = resumed is not None and resumed > base(self.job, self.observed)
+            return (min(resumed, self.now), Reason.PAUSED) if late and resumed is not None else None
         began, resumed = parse_time(told_scheduled(self.job).get("lastTransitionTime")), self.job.resumed_at
         dated = told is Reason.PAUSED and began is not None and resumed is not None and resumed >= began
         return (min(resumed, self.now) if dated and resumed is not None else self.now), told
@@ -112,7 +119,8 @@ class View:
 
     def expected(self, run: Run) -> bool:
         """A run of this schedule under the name that its tick gives it, made by this installation."""
-        return run.lease == self.lease and self._named_as_its_tick(run)
+        ours = run.lease == self.lease and run.epoch is not None and run.epoch <= self.epoch
+        return ours and self._named_as_its_tick(run)
 
     def _named_as_its_tick(self, run: Run) -> bool:
         return (
@@ -194,7 +202,7 @@ def standing(view: View, entry: Entry, run: Run | None) -> Standing:
     if known.running:
         return Standing.GOING
     if run.phase.final:
-        return held if run.phase.held and not a_job_tells(view) else Standing.OVER
+        return held if run.phase.held and not a_job_tells(entry) else Standing.OVER
     if entry.lease != view.lease:
         going = view.now < launch_at(view, run) + view.spec.timeout
         return Standing.HELD if going else Standing.OVER
@@ -209,9 +217,9 @@ def standing(view: View, entry: Entry, run: Run | None) -> Standing:
     return Standing.HELD
 
 
-def a_job_tells(view: View) -> bool:
+def a_job_tells(entry: Entry) -> bool:
     """Whether something is going on need not be guessed by time: there is a Job, or there is none."""
-    return isinstance(view.spec.action, JobAction)
+    return entry.action == JOB
 
 
 def _deleted(view: View, entry: Entry, held: Standing) -> Standing:
@@ -220,7 +228,7 @@ def _deleted(view: View, entry: Entry, held: Standing) -> Standing:
     over = known.settled is not None and not known.settled.held
     if over or (view.mine(entry) and not known.launched):
         return Standing.OVER
-    if a_job_tells(view) and entry.lease == view.lease:
+    if a_job_tells(entry) and entry.lease == view.lease:
         return Standing.OVER if known.cancelled is not None else Standing.HELD
     return held
 

@@ -138,10 +138,10 @@ REASONS: Mapping[Reason, Words] = {
         "An object that is not this schedule's has the name of its run, {run}.",
         f"See who made it (kubectl get jobrun {{run}} -n {{namespace}} -o yaml), and delete it. {_TRIGGER}",
     ),
-    Reason.REFUSED: Words(
+    Reason.INVALID: Words(
         Verdict.DID_NOT_RUN,
-        "The API server did not take its run: a quota, an admission webhook or a rule refused it.",
-        f"See kubectl describe sj {{name}} -n {{namespace}}, and change what refuses JobRuns there. {_TRIGGER}",
+        "The spec could not be run at that time.",
+        f"See kubectl describe sj {{name}} -n {{namespace}} for what to write instead. {_TRIGGER}",
     ),
     Reason.SCHEDULE_CHANGED: Words(
         Verdict.DID_NOT_RUN,

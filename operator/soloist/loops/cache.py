@@ -5,12 +5,16 @@ goes back. A list removes what it does not name, unless that is newer than the l
 is why there are lists.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from soloist.domain.parsing import parse_job, parse_run
 from soloist.domain.runs import Job, Run
 from soloist.ports import Listing, Raw
 
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
 Key = tuple[str, str]
 """Namespace and name of a ScheduledJob."""
 
@@ -44,7 +48,9 @@ class Cache:
         known = self._jobs.get(key)
         if known is not None and not _newer(meta["resourceVersion"], known.resource_version):
             return set()
-        self._jobs[key] = parse_job(raw)
+        job = self._read(parse_job, raw)
+        if job is not None:
+            self._jobs[key] = job
         return {key}
 
     def put_run(self, raw: Raw) -> set[Key]:
@@ -53,7 +59,9 @@ class Cache:
         known = self._runs.get(key, {}).get(meta["name"])
         if known is not None and not _newer(meta["resourceVersion"], known.resource_version):
             return set()
-        self._runs.setdefault(key, {})[meta["name"]] = parse_run(raw)
+        run = self._read(parse_run, raw)
+        if run is not None:
+            self._runs.setdefault(key, {})[run.name] = run
         return {key}
 
     def drop_job(self, namespace: str, name: str, *, uid: str) -> set[Key]:
@@ -97,6 +105,16 @@ class Cache:
                 if run.uid not in named and not _newer(run.resource_version, listing.resource_version):
                     changed |= self.drop_run(key, run.name, uid=run.uid)
         return changed
+
+    def _read(self, parse: Callable[[Raw], T], raw: Raw) -> T | None:
+        """One object that cannot be read must not stop all the others."""
+        try:
+            return parse(raw)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            meta = raw.get("metadata") or {}
+            keys = {"namespace": meta.get("namespace"), "object": meta.get("name"), "error": repr(error)}
+            _log.error("object cannot be read; it is left alone", extra=keys)
+            return None
 
     def unfinished(self) -> frozenset[str]:
         """The uids of runs that have no outcome yet."""

@@ -5,15 +5,15 @@ is lost raises ``TransientError``; the caller reads again, and if the write is t
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime
 from typing import Any
 
 from soloist.domain import documents, memory, recording, status
-from soloist.domain.actions import FailedKnown, JobAction, Outcome, UnknownOutcome
+from soloist.domain.actions import FailedKnown, Outcome, UnknownOutcome
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.domain.parsing import parse_run
-from soloist.domain.runs import Memory, Run
+from soloist.domain.runs import Memory, Phase, Run
 from soloist.domain.steps import (
     Cancel,
     CreateRun,
@@ -28,10 +28,13 @@ from soloist.domain.steps import (
     WriteRun,
 )
 from soloist.domain.ticks import Reason
-from soloist.domain.view import View
+from soloist.domain.view import View, a_job_tells
 from soloist.loops.cache import Cache, Key
 from soloist.loops.lanes import Lanes
 from soloist.ports import AlreadyExists, Clock, Conflict, Gone, Launcher, Refused, Report, Store, Written
+
+STOPS_WITHIN = 20.0
+"""Seconds that stopping an action may take in one go; a Pod on a lost node may take for ever, and is asked for again."""
 
 RunTask = asyncio.Task[None]
 Stage = Callable[[str], None]
@@ -63,7 +66,7 @@ class Effects:
         self._cache, self._store, self._launcher, self._report = cache, store, launcher, report
         self._clock, self._wake, self._lanes, self._stage = clock, wake, lanes, stage
         self.memory: dict[str, Memory] = {}
-        self.taken: dict[Key, dict[datetime, Reason]] = {}
+        self.taken: dict[str, dict[datetime, Reason]] = {}
         self.actions: dict[str, RunTask] = {}
         self._outliving: set[str] = set()
 
@@ -123,8 +126,7 @@ class Effects:
                 raise NotNow(5.0)
 
     def _take_name(self, view: View, tick: datetime, reason: Reason, name: str) -> None:
-        key = (view.job.namespace, view.job.name)
-        self.taken.setdefault(key, {})[tick] = reason
+        self.taken.setdefault(view.job.uid, {})[tick] = reason
         if reason is Reason.NAME_TAKEN:
             message = (
                 f"A JobRun named {name} exists that is not this job's run of {tick.isoformat()}: delete or rename it."
@@ -159,7 +161,7 @@ class Effects:
         """What has left ``active`` need not be remembered; a tick that is decided cannot be taken."""
         for uid in step.drop:
             self.memory.pop(uid, None)
-        taken = self.taken.get((view.job.namespace, view.job.name))
+        taken = self.taken.get(view.job.uid)
         if taken and step.watermark is not None:
             for tick in [tick for tick in taken if tick <= step.watermark]:
                 del taken[tick]
@@ -204,6 +206,9 @@ class Effects:
                 self.memory[step.run.uid] = memory.written(self.memory[step.run.uid], step.phase)
             self._report.settled(view, step)
             self._stage("settled")
+            if step.phase is Phase.SKIPPED and known.prepared:
+                # It was made ready and is not wanted: what does nothing by itself shall not lie about either.
+                await self._launcher.stop(documents.order(view, step.run, 1))
 
     async def _delete(self, view: View, run: Run) -> None:
         await self._store.delete_run(run.namespace, run.name, uid=run.uid)
@@ -238,7 +243,8 @@ class Effects:
 
     def _inspect(self, view: View, run: Run) -> None:
         self.memory[run.uid] = memory.inspecting(view.remembered(run.uid))
-        order = documents.order(view, run, max(1, run.attempt))
+        entry = view.job.entry(run.uid)
+        order = documents.order_for(view, entry) if entry is not None else documents.order(view, run, 1)
 
         async def look() -> None:
             try:
@@ -254,7 +260,8 @@ class Effects:
 
     def _run_task(self, view: View, run: Run, coroutine: Callable[[], Coroutine[Any, Any, None]]) -> None:
         key = (view.job.namespace, view.job.name)
-        if isinstance(view.spec.action, JobAction):
+        entry = view.job.entry(run.uid)
+        if entry is not None and a_job_tells(entry):
             self._outliving.add(run.uid)
         task: RunTask = asyncio.create_task(coroutine(), name=f"run {run.name}")
         self.actions[run.uid] = task
@@ -272,6 +279,12 @@ class Effects:
             self._wake(key)
 
         task.add_done_callback(over)
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """Of runs whose ScheduledJob is gone nothing need be remembered, but of those that are still going on."""
+        for uid in uids:
+            if uid not in self.actions:
+                self.memory.pop(uid, None)
 
     def leave_jobs(self) -> None:
         """A Job outlives its launcher: stop watching it, the next leader asks it."""
@@ -295,9 +308,14 @@ class Effects:
         if task is not None:
             task.cancel()
             await asyncio.wait({task}, timeout=5.0)
-        run, entry = view.run(step.uid), view.job.entry(step.uid)
-        if run is not None:
-            await self._launcher.stop(documents.order(view, run, max(1, view.remembered(step.uid).launched)))
-        elif entry is not None:
-            await self._launcher.stop(documents.order_to_stop(view, entry))
+        entry = view.job.entry(step.uid)
+        name = entry.run if entry is not None else step.uid
+        try:
+            async with asyncio.timeout(STOPS_WITHIN):
+                if entry is not None:
+                    await self._launcher.stop(documents.order_for(view, entry))
+        except TimeoutError as error:
+            raise TransientError(
+                f"What run {name} started is still there {STOPS_WITHIN:g} s after it was stopped."
+            ) from error
         self.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)

@@ -55,6 +55,7 @@ class Elector:
         self._elected = False
         self._ended, self._woken, self._poked = threading.Event(), threading.Event(), False
         self._drained: threading.Event | None = None
+        self._idle_boot: float | None = None
         self._notices: set[str] = set()
         self._thread = threading.Thread(target=self.run, name="elector", daemon=True)
 
@@ -67,7 +68,11 @@ class Elector:
         return self._term
 
     def stop(self, drained: threading.Event) -> None:
-        """Claim nothing any more; give the Lease back once ``drained`` is set. Returns at once."""
+        """Claim nothing any more; give the Lease back once ``drained`` is set. Returns at once.
+
+        Nothing is launched after this call, so the term counts as ended now, though it is kept until what runs has ended.
+        """
+        self._idle_boot = self._clock.boottime()
         self._drained = drained
         self._woken.set()
 
@@ -212,7 +217,8 @@ class Elector:
         self._end(self._hooks.released)
 
     def _release(self, term: Term | None) -> None:
-        end = term.now(self._clock.boottime()) if term is not None else None
+        idle = self._idle_boot if self._idle_boot is not None else self._clock.boottime()
+        end = term.now(idle) if term is not None else None
         give_back(self._me, self._api, term=term, end=end, rest=self._ended.wait)
 
     def _end(self, say: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from soloist.domain import protocol, status
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.domain.runs import Job
-from soloist.domain.spec import Invalid, Spec, unsupported_action
+from soloist.domain.spec import Invalid, Spec, parse_spec, unsupported_action
 from soloist.domain.steps import Stop, Wait
 from soloist.domain.term import Term
 from soloist.domain.view import View
@@ -78,6 +78,7 @@ class Scheduler:
         self._again: set[Key] = set()
         self._failures: Counter[Key] = Counter()
         self._instants: dict[Key, datetime] = {}
+        self._specs: dict[str, Spec] = {}
         self._crowd: Counter[datetime] = Counter()
         self._changed = asyncio.Event()
         self._open, self._draining = False, False
@@ -126,9 +127,13 @@ class Scheduler:
             except TimeoutError:
                 continue
 
-    async def drain(self, grace: float) -> None:
-        """Start nothing new; let actions end, and write what came of them, within ``grace`` seconds."""
+    def close(self) -> None:
+        """From now on nothing is launched."""
         self._draining = True
+
+    async def drain(self, grace: float) -> None:
+        """Let actions end, and write what came of them, within ``grace`` seconds."""
+        self.close()
         self.effects.leave_jobs()
         deadline = self.clock.boottime() + grace
         self.wake_all()
@@ -216,15 +221,20 @@ class Scheduler:
             return False
         spec = runnable(job)
         if isinstance(spec, Invalid):
-            return await self._refuse(job, spec, term)
-        view = self._view(key, job, spec, term)
-        self._neighbours.look(view)
-        step = protocol.finish(view) if self._draining else protocol.decide(view)
+            if await self._refuse(job, spec, term):
+                return True
+            view = self._view(key, job, self._specs.get(job.uid, NOTHING_TO_RUN), term)
+            step = protocol.stand_by(view)
+        else:
+            self._specs[job.uid] = spec
+            view = self._view(key, job, spec, term)
+            self._neighbours.look(view)
+            step = protocol.finish(view) if self._draining else protocol.decide(view)
         if isinstance(step, Wait):
             self._sleep(key, view, step)
             return False
         if not self.may_act():
-            self._come_back(key, 1.0)
+            self._come_back(key, 5.0)
             return False
         if isinstance(step, Stop):
             self._on_stop(step.message)
@@ -238,7 +248,7 @@ class Scheduler:
 
     def _sleep(self, key: Key, view: View, step: Wait) -> None:
         """Until the moment on the term clock that the rules name; and count who is due at the same instant."""
-        upcoming = view.planned.upcoming
+        upcoming = view.planned.upcoming if isinstance(view.job.spec, Spec) else None
         self._stand_at(key, upcoming.launch_at if upcoming is not None else None)
         if step.until is not None:
             self._come_back(key, (step.until - view.now).total_seconds())
@@ -256,13 +266,16 @@ class Scheduler:
     def _forget(self, key: Key) -> None:
         self._stand_at(key, None)
         self._alarms.clear(key)
+        self._failures.pop(key, None)
         if self.cache.job(key) is None:
-            self.effects.taken.pop(key, None)
+            for uid in {run.job_uid for run in self.cache.runs(key)}:
+                self._specs.pop(uid or "", None)
+            self.effects.forget(run.uid for run in self.cache.runs(key))
 
     async def _refuse(self, job: Job, invalid: Invalid, term: Term) -> bool:
         """Say once that the spec cannot be run; then there is nothing to do until it is mended."""
         now = term.now(self.clock.boottime())
-        patch = status.refused(job.status, job.generation, invalid, now)
+        patch = status.refused(job, invalid, now)
         if patch is None or not self.may_act():
             return False
         self.report.wrote("job status")
@@ -297,13 +310,24 @@ class Scheduler:
             boot=boot,
             claim_ahead=timedelta(seconds=self._pace.claim_ahead),
             record_ahead=timedelta(seconds=self._lead(key)),
-            taken=self.effects.taken.get(key, {}),
+            taken=self.effects.taken.get(job.uid, {}),
         )
 
     def _lead(self, key: Key) -> float:
         """As shortly before the time as the burst allows."""
         crowd = self._crowd[self._instants[key]] if key in self._instants else 1
         return min(self._pace.record_ahead, QUIET_LEAD + LEAD_EACH * crowd)
+
+
+def _nothing_to_run() -> Spec:
+    spec = parse_spec({"schedule": "@yearly", "http": {"url": "http://localhost/"}})
+    if isinstance(spec, Invalid):
+        raise TypeError(spec.message)
+    return spec
+
+
+NOTHING_TO_RUN = _nothing_to_run()
+"""Stands for a spec that cannot be run, where none that could has been seen: its time-out counts, nothing else."""
 
 
 def runnable(job: Job) -> Spec | Invalid:

@@ -106,6 +106,7 @@ class Controller:
                 read_key=KubeSecrets(quiet, boottime=clock.boottime).read,
                 rules=AddressRules(allowed=settings.http_allow, denied=settings.http_deny),
                 limits=HttpLimits(connections=settings.max_http_runs),
+                trusted=lambda: self._scheduler.may_act(),
             )
             stack.push_async_callback(http.close)
             self._job_watch = JobWatch(quiet, boottime=clock.boottime, namespaces=settings.namespaces)
@@ -150,7 +151,7 @@ class Controller:
                     address=settings.health_address,
                     port=settings.health_port,
                     alive={"elector": self._elector_lives, "kopf": self._kopf_lives},
-                    ready={"cache": self._cache_is_filled},
+                    ready={"cache": self._cache_is_filled, "fresh": self._is_fresh},
                     registry=self._metrics.registry,
                 )
             )
@@ -227,7 +228,9 @@ class Controller:
         wait = 0.1
         while True:
             try:
-                await asyncio.gather(self._keeper.relist_runs(), self._keeper.relist_jobs())
+                # In this order: a run that is recorded in what was read first is then in what is read after.
+                await self._keeper.relist_jobs()
+                await self._keeper.relist_runs()
                 break
             except SoloistError as error:
                 _log.warning("the term cannot start yet", extra={"error": str(error)})
@@ -238,6 +241,22 @@ class Controller:
         self._spawn(self._runs_watch.run())
         self._spawn(self._job_watch.run())
         self._spawn(self._remember_epochs())
+        self._spawn(self._tell_if_stale())
+
+    async def _tell_if_stale(self) -> None:
+        """Nothing is launched on a cache that is too old; that must not go unsaid."""
+        told = False
+        while True:
+            fresh = self._fresh()
+            if not fresh and not told:
+                limit = self._settings.staleness_limit
+                sentence = f"Neither watch nor list has been heard of for {limit:g} s: nothing is launched until one is."
+                self._noticed("CacheStale", f"{sentence} Look at the API server, and at this controller's rights.")
+                self._metrics.error("stale cache")
+            if fresh and told:
+                self._scheduler.wake_all()
+            told = not fresh
+            await asyncio.sleep(2.0)
 
     async def _remember_epochs(self) -> None:
         while True:
@@ -273,6 +292,7 @@ class Controller:
     async def _go_away(self) -> int:
         _log.info("going away")
         drained = threading.Event()
+        self._scheduler.close()
         self._elector.stop(drained)
         if self._elector.term() is not None:
             await self._scheduler.drain(self._settings.grace)
@@ -293,7 +313,10 @@ class Controller:
         """Nothing that runs for ever may end by itself: a loop that is gone is not survived in silence."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._lost(f"A loop ended by {type(error).__name__}: {error}")
+            # A fault of ours, not a term that passed on: the process ends as failed, so that whoever runs it sees that.
+            _log.error("a loop ended; this process ends", exc_info=error)
+            logging.shutdown()
+            os._exit(ExitCode.FAILED)
 
     def _elector_lives(self) -> tuple[bool, str]:
         return not self._elector.join(0), "the elector takes part"
@@ -302,6 +325,13 @@ class Controller:
         limit = 2 * self._settings.staleness_limit
         age = self._clock.boottime() - max(self._keeper.jobs_listed, self._kopf.heard, self._born)
         return age < limit, f"ScheduledJobs were last heard of {age:.0f} s ago (limit {limit:.0f} s)"
+
+    def _is_fresh(self) -> tuple[bool, str]:
+        leads = self._elector.term() is not None and self._keeper.runs_listed > float("-inf")
+        return (
+            not leads or self._fresh(),
+            "what this leader knows is fresh" if self._fresh() else "a follower, or too old",
+        )
 
     def _cache_is_filled(self) -> tuple[bool, str]:
         filled = self._keeper.jobs_listed > float("-inf")

@@ -23,7 +23,7 @@ from soloist.adapters.http.session import HttpLimits, open_session
 from soloist.adapters.http.trust import TrustStore
 from soloist.domain.actions import FailedKnown, HttpAction, KeyRef, Order, Outcome, Response, UnknownOutcome
 from soloist.domain.addresses import AddressRules
-from soloist.domain.errors import PermanentError, SoloistError
+from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.domain.http_reply import classify, excerpt
 from soloist.domain.http_request import HttpReason, HttpRequest, build_request, without_line_break
 from soloist.domain.redirects import MOST_REDIRECTS, REDIRECTS, REPEATED, origin, redirect
@@ -84,11 +84,13 @@ class HttpLauncher:
         read_key: ReadKey,
         rules: AddressRules,
         limits: HttpLimits | None = None,
+        trusted: Callable[[], bool] = lambda: True,
         lookup: Lookup = socket.getaddrinfo,
     ) -> None:
         self._read_key = read_key
         self._rules = rules
         self._limits = limits or HttpLimits()
+        self._may_act = trusted
         self._resolver = GuardedResolver(rules, lookup=lookup)
         self._trust = TrustStore()
         self._opened: aiohttp.ClientSession | None = None
@@ -140,6 +142,8 @@ class HttpLauncher:
     async def _exchange(
         self, request: HttpRequest, trust: ssl.SSLContext | bool, attempt: _Attempt
     ) -> HttpRequest | Outcome:
+        if not self._may_act():
+            raise TransientError("The term was over before the request could be sent.", sent=attempt.sent)
         if self._opened is None:
             self._opened = open_session(self._resolver, self._rules, self._limits)
         try:

@@ -167,7 +167,7 @@ class JobLauncher:
                 if not self._trusted():
                     raise
                 _log.debug("the Job is not known to be started; asking again", extra={"error": str(error)})
-                await asyncio.sleep(max(wait, error.retry_after or 0.0))
+                await asyncio.sleep(max(wait, min(LONGEST_WAIT, error.retry_after or 0.0)))
                 wait = min(LONGEST_WAIT, wait * 2)
                 if not self._trusted():
                     raise

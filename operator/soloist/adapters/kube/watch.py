@@ -92,7 +92,7 @@ class Watch:
                 failures += 1
                 if failures == 1:
                     _log.warning("the watch broke; trying again", extra={"path": path, "error": str(error)})
-                asked = error.retry_after if isinstance(error, TransientError) else None
+                asked = min(error.retry_after or 0.0, self._waits[1]) if isinstance(error, TransientError) else None
                 await asyncio.sleep(asked or 0.0)
             if failures and failures % _GAP_AFTER == 0:
                 self._position.pop(path, None)
