@@ -21,7 +21,7 @@ from soloist.domain.ticks import Reason, base, still_wanted
 from soloist.domain.view import View, a_job_tells, attempts_left, retries_unknown, standing
 
 RIDES_FOR = timedelta(seconds=61)
-"""A success is written together with the next record if that comes within this time."""
+"""A success is written together with the next record if there is to be one within this time."""
 
 SETTLES_IN = timedelta(seconds=2)
 """Otherwise this long after it, so that runs which end together share a write."""
@@ -152,7 +152,7 @@ def keep_books(view: View) -> Step | None:
 
 def _flush_moments(view: View) -> Iterator[datetime]:
     """When each entry that can go wants to be written."""
-    following = view.spec.schedule.next_after(view.now)
+    following = view.spec.schedule.next_after(view.now) if view.shut is None else None
     for entry in view.job.active:
         run = view.run(entry.uid)
         if countable(view, entry):

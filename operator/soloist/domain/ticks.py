@@ -141,10 +141,11 @@ def plan(
     waiting: bool = False,
     closed: Reason | None = None,
     after: datetime | None = None,
+    queued_after: datetime | None = None,
 ) -> Plan:
     """Sort the undecided ticks. ``claimed``: those for which a run stands ready; ``waiting``: something holds them up under
     Queue; ``closed``: nothing may start (suspended, paused), so that each is let go at its time; ``after``: those up to
-    there are let go elsewhere.
+    there are let go elsewhere; ``queued_after``: those after that which a newer one passes over waited for their turn.
 
     ``upcoming`` is the next tick whose time has not come.
     """
@@ -156,7 +157,7 @@ def plan(
     upcoming = pending[0] if pending else (tick_of(job, spec, following) if following is not None else None)
     if closed is not None:
         return Plan(decided=tuple((tick.at, closed) for tick in past), upcoming=upcoming)
-    kept, let_go = _choose(spec, past, now, claimed, waiting)
+    kept, let_go = _choose(spec, past, now, claimed, waiting, queued_after)
     alive, expired = _within_deadline(spec, kept, now)
     decided = [*let_go, *((tick, Reason.DEADLINE_EXCEEDED) for tick in expired)]
     in_order = tuple(sorted((tick.at, reason) for tick, reason in decided))
@@ -164,11 +165,20 @@ def plan(
 
 
 def _choose(
-    spec: Spec, past: list[Tick], now: datetime, claimed: Collection[datetime], waiting: bool
+    spec: Spec,
+    past: list[Tick],
+    now: datetime,
+    claimed: Collection[datetime],
+    waiting: bool,
+    queued_after: datetime | None,
 ) -> tuple[list[Tick], list[tuple[Tick, Reason]]]:
     """missedRunPolicy. A tick with a run standing ready was not missed; the newest of all is late, not missed, for a while."""
     ready = [tick for tick in past if tick.at in claimed]
-    passed_over = Reason.QUEUED_BEHIND_NEWER if waiting else Reason.MISSED
+
+    def passed_over(tick: Tick) -> Reason:
+        queued = waiting or (queued_after is not None and tick.at > queued_after)
+        return Reason.QUEUED_BEHIND_NEWER if queued else Reason.MISSED
+
     missed = [tick for tick in past if tick.at not in claimed]
     match spec.missed:
         case MissedRunPolicy.RUN_ALL:
@@ -178,7 +188,7 @@ def _choose(
             keep = [tick for tick in missed[-1:] if tick is past[-1]]
         case MissedRunPolicy.SKIP:
             keep = [tick for tick in missed[-1:] if tick is past[-1] and (waiting or now - tick.launch_at <= LATE)]
-    return _in_order([*ready, *keep]), [(t, passed_over) for t in missed if t not in keep]
+    return _in_order([*ready, *keep]), [(t, passed_over(t)) for t in missed if t not in keep]
 
 
 def _within_deadline(spec: Spec, ticks: list[Tick], now: datetime) -> tuple[list[Tick], list[Tick]]:

@@ -92,14 +92,15 @@ class View:
         ready = {
             run.tick for run in self.runs if run.tick is not None and run.epoch == self.epoch and self.expected(run)
         }
-        waiting = self.spec.concurrency is ConcurrencyPolicy.QUEUE and bool(blockers(self.occupants, None))
+        queue = self.spec.concurrency is ConcurrencyPolicy.QUEUE
         return plan(
             self.job,
             self.spec,
             self.observed,
             self.now,
             claimed=ready,
-            waiting=waiting,
+            waiting=queue and bool(blockers(self.occupants, None)),
+            queued_after=self.now - timedelta(seconds=self.boot - self.term_started) if queue else None,
             closed=self.shut,
             after=self.paused_until[0] if self.paused_until is not None else None,
         )
