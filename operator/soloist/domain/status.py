@@ -165,16 +165,16 @@ def conditions(view: View, status: Mapping[str, Any]) -> list[Patch]:
     scheduled = _scheduled(view)
     if view.shut is None and paused and paused != view.job.status.get("paused"):
         scheduled = ("False", "Paused", str(paused.get("message", "")))
-    healthy = _healthy(result, failures)
+    healthy = _healthy(result, failures, status.get("lastSuccessfulTime"))
     wanted = (("Valid", "True", "Accepted", "The spec can be run."), ("Scheduled", *scheduled), ("Healthy", *healthy))
     return merge_conditions(view.job.status.get("conditions") or (), wanted, view.job.generation, view.now)
 
 
-def _healthy(result: Any, failures: int) -> tuple[str, str, str]:
-    if result is None:
-        return "Unknown", "NoRunYet", "No run has ended yet."
+def _healthy(result: Any, failures: int, succeeded: Any) -> tuple[str, str, str]:
+    if failures == 0 and succeeded is None:
+        return "Unknown", "NoRunYet", "No launched run has ended yet."
     if failures == 0:
-        return "True", "LastRunSucceeded", "The last run that was launched succeeded."
+        return "True", "LastRunSucceeded", f"No launched run has failed since {succeeded}, or since the job was resumed."
     plural = "run" if failures == 1 else "runs"
     return (
         "False",
