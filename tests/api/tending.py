@@ -44,7 +44,7 @@ def crews(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Crews]:
     def make(name: str) -> Crew:
         namespace = Namespace(name=f"t-{name}-{uuid.uuid4().hex[:8]}", cluster=control_plane)
         control_plane.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
-        made.append(Crew(control_plane, namespace, tmp_path / name))
+        made.append(Crew(control_plane, namespace, tmp_path / name, env=dict(CALM)))
         made[-1].folder.mkdir()
         return made[-1]
 

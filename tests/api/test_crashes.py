@@ -12,7 +12,6 @@ import pytest
 
 from tests.api.crew import LEASE_SECONDS, Crew, Raw, audit, expected_ticks
 from tests.api.tending import (
-    CALM,
     EVERY_TICK,
     KEEP,
     Crews,
@@ -50,11 +49,11 @@ def test_a_crash_at_any_stage_costs_no_tick_and_repeats_none(
 ) -> None:
     struck = {stage: crews(stage) for stage in STAGES}
     for stage, crew in struck.items():
-        crew.start("a", **CALM, SOLOIST_CRASH_AT=f"{stage}:{whom}")
+        crew.start("a", SOLOIST_CRASH_AT=f"{stage}:{whom}")
     for crew in struck.values():
         crew.leader(timeout=60)
     if replicas == 2:
-        start_each(struck.values(), "b", **CALM)
+        start_each(struck.values(), "b")
     for stage, crew in struck.items():
         for job, spec in JOBS.items():
             url = backend.url(path_of(stage, job))
@@ -62,7 +61,7 @@ def test_a_crash_at_any_stage_costs_no_tick_and_repeats_none(
     for crew in struck.values():
         ended(crew, "a")
         if replicas == 1:
-            crew.start("a", **CALM)
+            crew.start("a")
     crashed = now()
     for stage, crew in struck.items():
         for job in ("once", "again"):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from soloist.domain.lease import EPOCH, instant
-from tests.api.crew import LEASE_SECONDS, Crew, audit
+from tests.api.crew import Crew, audit
 from tests.api.tending import (
     EVERY_TICK,
     KEEP,
@@ -33,7 +33,8 @@ from tests.cluster.children import until
 pytestmark = pytest.mark.cluster
 
 
-def test_an_idle_leader_that_is_told_to_go_hands_over_at_once(crew: Crew) -> None:
+def test_an_idle_leader_that_is_told_to_go_hands_over_at_once(crews: Crews) -> None:
+    crew = crews("idle")
     start(crew, "a", "b")
     told = now()
     crew.members["a"].terminate()
@@ -42,7 +43,8 @@ def test_an_idle_leader_that_is_told_to_go_hands_over_at_once(crew: Crew) -> Non
     assert went_well(crew, "a")
 
 
-def test_a_standby_that_goes_leaves_the_lease_alone(crew: Crew) -> None:
+def test_a_standby_that_goes_leaves_the_lease_alone(crews: Crews) -> None:
+    crew = crews("standby")
     start(crew, "a", "b")
     before = crew.lease()
     crew.members["b"].terminate()
@@ -73,8 +75,9 @@ def went_well(crew: Crew, name: str) -> bool:
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_run_that_is_going_on_ends_under_its_own_leader(crew: Crew, backend: Backend, replicas: int) -> None:
+def test_a_run_that_is_going_on_ends_under_its_own_leader(crews: Crews, backend: Backend, replicas: int) -> None:
     """A handler of 3 s: it is waited for, nothing else starts meanwhile, and only then another leads."""
+    crew = crews("busy")
     backend.rule("/long", delay=3)
     start(crew, *"ab"[:replicas])
     crew.job("long", schedule="@every 30s", suspend=True, http={"url": backend.url("/long")}, **KEEP)
@@ -100,35 +103,34 @@ def test_a_run_that_is_going_on_ends_under_its_own_leader(crew: Crew, backend: B
     audit(crew, backend, "short", path="/short")
 
 
-@pytest.mark.parametrize("whom", ["child", "both"])
-def test_a_leader_frozen_beyond_its_lease_dies_on_waking(crews: Crews, backend: Backend, whom: str) -> None:
+def test_a_leader_frozen_beyond_its_lease_dies_on_waking(crews: Crews, backend: Backend) -> None:
     """Stopped for 1.5 times the lease and let go on: the dead-man timer strikes before anything else does."""
-    both = {replicas: crews(f"frozen{replicas}") for replicas in (1, 2)}
-    start_each(both.values(), "a")
-    start_each([both[2]], "b")
-    for replicas, crew in both.items():
-        url = backend.url(f"/often{replicas}")
-        crew.job("often", schedule="@every 1s", timeoutSeconds=5, http={"url": url}, **EVERY_TICK, **KEEP)
+    found = {f"/{whom}{replicas}": crews(f"{whom}{replicas}") for whom in ("child", "both") for replicas in (1, 2)}
+    start_each(found.values(), "a")
+    start_each([crew for path, crew in found.items() if path.endswith("2")], "b")
+    for path, crew in found.items():
+        crew.job("often", schedule="@every 1s", timeoutSeconds=5, http={"url": backend.url(path)}, **EVERY_TICK, **KEEP)
     frozen = {}
-    for replicas, crew in both.items():
-        backend.wait(2, path=f"/often{replicas}")
-        frozen[replicas] = worker(crew.members["a"])
-        send(crew, frozen[replicas], whom, signal.SIGSTOP)
+    for path, crew in found.items():
+        backend.wait(2, path=path)
+        frozen[path] = worker(crew.members["a"])
+        send(crew, frozen[path], path, signal.SIGSTOP)
     stopped = now()
-    until(lambda: now() - stopped > timedelta(seconds=1.5 * LEASE_SECONDS), what="1.5 leases are over", timeout=30)
-    assert both[2].holder() == "b", "the standby did not wait for it to wake"
-    for replicas, crew in both.items():
-        send(crew, frozen[replicas], whom, signal.SIGCONT)
+    until(lambda: now() - stopped > timedelta(seconds=15), what="1.5 leases are over", timeout=30)
+    for path, crew in found.items():
+        if path.endswith("2"):
+            assert crew.holder() == "b", "the standby did not wait for it to wake"
+        send(crew, frozen[path], path, signal.SIGCONT)
     woken = now()
-    for replicas, crew in both.items():
-        logged(crew, "a", f'"stopped by its dead-man timer", "code": 142, "pid": {frozen[replicas]}')
+    for path, crew in found.items():
+        logged(crew, "a", f'"stopped by its dead-man timer", "code": 142, "pid": {frozen[path]}')
         through(crew, "often", woken)
-        nothing_twice_or_early(backend, f"/often{replicas}")
-        attempts_ascend(backend, f"/often{replicas}")
-        audit(crew, backend, "often", path=f"/often{replicas}")
+        nothing_twice_or_early(backend, path)
+        attempts_ascend(backend, path)
+        audit(crew, backend, "often", path=path)
 
 
-def send(crew: Crew, child: int, whom: str, number: signal.Signals) -> None:
-    if whom == "both":
+def send(crew: Crew, child: int, path: str, number: signal.Signals) -> None:
+    if path.startswith("/both"):
         os.kill(crew.members["a"].parent, number)
     os.kill(child, number)
