@@ -12,7 +12,7 @@ from soloist.domain.actions import FailedKnown, Order, Outcome, Succeeded
 from soloist.domain.errors import TransientError
 from soloist.domain.instants import parse_time
 from soloist.domain.term import Term
-from soloist.loops import scheduler as module
+from soloist.loops import effects as module
 from soloist.loops.cache import Cache
 from soloist.loops.scheduler import Pace, Scheduler
 from tests.fakes.store import FakeStore

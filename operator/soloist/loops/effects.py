@@ -4,16 +4,13 @@ A write that somebody forestalled is not an error: the object is read again, and
 is lost raises ``TransientError``; the caller reads again, and if the write is there after all, the rules go on from it.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime
-from typing import Any
 
 from soloist.domain import documents, memory, recording, status
-from soloist.domain.actions import FailedKnown, Outcome, UnknownOutcome
-from soloist.domain.errors import PermanentError, SoloistError, TransientError
+from soloist.domain.errors import SoloistError, TransientError
 from soloist.domain.parsing import parse_run
-from soloist.domain.runs import Memory, Phase, Run
+from soloist.domain.runs import Job, Phase, Run
+from soloist.domain.spec import Invalid
 from soloist.domain.steps import (
     Cancel,
     CreateRun,
@@ -28,16 +25,12 @@ from soloist.domain.steps import (
     WriteRun,
 )
 from soloist.domain.ticks import Reason
-from soloist.domain.view import View, a_job_tells
-from soloist.loops.cache import Cache, Key
+from soloist.domain.view import View
+from soloist.loops.acting import Acting, Stage
+from soloist.loops.cache import Cache
 from soloist.loops.lanes import Lanes
-from soloist.ports import AlreadyExists, Clock, Conflict, Gone, Launcher, Refused, Report, Store, Written
-
-STOPS_WITHIN = 20.0
-"""Seconds that stopping an action may take in one go; a Pod on a lost node may take for ever, and is asked for again."""
-
-RunTask = asyncio.Task[None]
-Stage = Callable[[str], None]
+from soloist.loops.rereading import reread
+from soloist.ports import AlreadyExists, Conflict, Gone, Launcher, Refused, Report, Store, Written
 
 
 class NotNow(Exception):
@@ -49,7 +42,7 @@ class NotNow(Exception):
 
 
 class Effects:
-    """``stage`` is told of each stage that a run has passed; tests that kill a process there are its only user."""
+    """``acting`` does what is not a write, and remembers; ``taken``, by uid of the job: ticks whose run cannot be made."""
 
     def __init__(
         self,
@@ -58,23 +51,20 @@ class Effects:
         store: Store,
         launcher: Launcher,
         report: Report,
-        clock: Clock,
-        wake: Callable[[Key], None],
+        acting: Acting,
         lanes: Lanes,
         stage: Stage,
     ) -> None:
         self._cache, self._store, self._launcher, self._report = cache, store, launcher, report
-        self._clock, self._wake, self._lanes, self._stage = clock, wake, lanes, stage
-        self.memory: dict[str, Memory] = {}
+        self._acting, self._lanes, self._stage = acting, lanes, stage
+        self.memory = acting.memory
         self.taken: dict[str, dict[datetime, Reason]] = {}
-        self.actions: dict[str, RunTask] = {}
-        self._outliving: set[str] = set()
 
     async def take(self, view: View, step: Step, lease_uid: str) -> None:
         """Whatever the rules asked for. Launches and what leads to them go before the rest."""
         match step:
             case Launch():
-                self._launch(view, step)
+                self._acting.launch(view, step)
             case CreateRun():
                 with self._lanes.urgent():
                     await self._create(view, step, lease_uid)
@@ -96,9 +86,9 @@ class Effects:
             case Prepare():
                 await self._prepare(view, step.run)
             case Cancel():
-                await self._cancel(view, step)
+                await self._acting.cancel(view, step)
             case Inspect():
-                self._inspect(view, step.run)
+                self._acting.inspect(view, step.run)
             case DeleteRun():
                 async with self._lanes.patient():
                     await self._delete(view, step.run)
@@ -124,6 +114,27 @@ class Effects:
             case Refused(message=message):
                 self._report.stands_in_the_way(view.job, "RunRefused", message)
                 raise NotNow(5.0)
+
+    async def refuse(self, job: Job, invalid: Invalid, now: datetime) -> bool:
+        """Say once that the spec cannot be run. False: it is said already."""
+        patch = status.refused(job, invalid, now)
+        if patch is None:
+            return False
+        self._report.wrote("job status")
+        answer = await self._store.write_job_status(
+            job.namespace,
+            job.name,
+            uid=job.uid,
+            resource_version=job.resource_version,
+            status=patch,
+            before=job.status,
+        )
+        if isinstance(answer, Written):
+            self._cache.put_job(answer.obj)
+            self._report.invalid(job, invalid)
+        else:
+            await reread(self._cache, self._store, (job.namespace, job.name))
+        return True
 
     def _take_name(self, view: View, tick: datetime, reason: Reason, name: str) -> None:
         self.taken.setdefault(view.job.uid, {})[tick] = reason
@@ -222,100 +233,3 @@ class Effects:
             await self._launcher.prepare(documents.order(view, run, 1))
         except SoloistError as error:
             self._report.failed("prepare", error)
-
-    def _launch(self, view: View, step: Launch) -> None:
-        """From here on the attempt counts as launched, whatever happens."""
-        run = step.run
-        self.memory[run.uid] = memory.launching(view.remembered(run.uid), step, self._clock.boottime())
-        self._report.launched(view, step)
-        order = documents.order(view, run, step.attempt)
-
-        async def act() -> None:
-            effect = asyncio.ensure_future(self._launcher.launch(order))
-            self._lanes.launching(effect)
-            await asyncio.sleep(0)
-            self._stage("launched")
-            outcome = await self._ending(effect)
-            self._stage("answered")
-            self.memory[run.uid] = memory.ended(self.memory[run.uid], outcome)
-
-        self._run_task(view, run, act)
-
-    def _inspect(self, view: View, run: Run) -> None:
-        self.memory[run.uid] = memory.inspecting(view.remembered(run.uid))
-        entry = view.job.entry(run.uid)
-        order = documents.order_for(view, entry) if entry is not None else documents.order(view, run, 1)
-
-        async def look() -> None:
-            try:
-                outcome = await self._launcher.found(order)
-            except SoloistError as error:
-                self._report.failed("inspect", error)
-                await asyncio.sleep(1.0)
-                self.memory[run.uid] = memory.uninspected(self.memory[run.uid])
-                return
-            self.memory[run.uid] = memory.inspected(self.memory[run.uid], outcome)
-
-        self._run_task(view, run, look)
-
-    def _run_task(self, view: View, run: Run, coroutine: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        key = (view.job.namespace, view.job.name)
-        entry = view.job.entry(run.uid)
-        if entry is not None and a_job_tells(entry):
-            self._outliving.add(run.uid)
-        task: RunTask = asyncio.create_task(coroutine(), name=f"run {run.name}")
-        self.actions[run.uid] = task
-
-        def over(done: RunTask) -> None:
-            self._outliving.discard(run.uid)
-            if self.actions.get(run.uid) is done:
-                del self.actions[run.uid]
-            if not done.cancelled() and (error := done.exception()) is not None:
-                self._report.failed("action", error)
-                unknown = UnknownOutcome(
-                    reason="LauncherFailed", message="The launcher failed; see the controller's log."
-                )
-                self.memory[run.uid] = memory.ended(self.memory[run.uid], unknown)
-            self._wake(key)
-
-        task.add_done_callback(over)
-
-    def forget(self, uids: Iterable[str]) -> None:
-        """Of runs whose ScheduledJob is gone nothing need be remembered, but of those that are still going on."""
-        for uid in uids:
-            if uid not in self.actions:
-                self.memory.pop(uid, None)
-
-    def leave_jobs(self) -> None:
-        """A Job outlives its launcher: stop watching it, the next leader asks it."""
-        for uid in list(self._outliving):
-            self.actions[uid].cancel()
-
-    @staticmethod
-    async def _ending(effect: "asyncio.Future[Outcome]") -> Outcome:
-        try:
-            return await effect
-        except TransientError as error:
-            if error.sent:
-                return UnknownOutcome(reason="NoAnswer", message=str(error))
-            return FailedKnown(reason="NotSent", message=str(error), retryable=True)
-        except PermanentError as error:
-            return FailedKnown(reason="Refused", message=str(error), retryable=False)
-
-    async def _cancel(self, view: View, step: Cancel) -> None:
-        """End what is going on here. A Job is stopped before the run counts as over."""
-        task = self.actions.pop(step.uid, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task}, timeout=5.0)
-        entry = view.job.entry(step.uid)
-        name = entry.run if entry is not None else step.uid
-        try:
-            async with asyncio.timeout(STOPS_WITHIN):
-                if entry is not None:
-                    await self._launcher.stop(documents.order_for(view, entry))
-        except TimeoutError as error:
-            raise TransientError(
-                f"What run {name} started is still there {STOPS_WITHIN:g} s after it was stopped."
-            ) from error
-        self.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)

@@ -9,24 +9,25 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from soloist.domain import protocol, status
+from soloist.domain import protocol
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.domain.runs import Job
-from soloist.domain.spec import Invalid, Spec, parse_spec, unsupported_action
+from soloist.domain.spec import Invalid, Spec
 from soloist.domain.steps import Stop, Wait
 from soloist.domain.term import Term
 from soloist.domain.view import View
+from soloist.loops.acting import Acting, Stage
 from soloist.loops.alarm import Alarms
 from soloist.loops.cache import Cache, Key
-from soloist.loops.effects import Effects, NotNow, Stage
+from soloist.loops.crowd import Crowd
+from soloist.loops.effects import Effects, NotNow
 from soloist.loops.lanes import Lanes
 from soloist.loops.neighbours import Neighbours
-from soloist.ports import Clock, Launcher, Report, Store, Written
-
-QUIET_LEAD, LEAD_EACH = 0.03, 0.0025
-"""Seconds: how long before its time a lone run is recorded, and how much sooner for each other one due at that instant."""
+from soloist.loops.rereading import reread
+from soloist.loops.specs import NOTHING_TO_RUN, runnable
+from soloist.ports import Clock, Launcher, Report, Store
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 10.0
 
@@ -62,24 +63,18 @@ class Scheduler:
     ) -> None:
         self.cache, self.store, self.report, self.clock = cache, store, report, clock
         self.term, self._fresh, self._on_stop, self._pace = term, fresh, on_stop, pace
+        lanes = Lanes(pace.bookkeeping)
+        self.acting = Acting(launcher=launcher, report=report, clock=clock, wake=self.wake, lanes=lanes, stage=stage)
         self.effects = Effects(
-            cache=cache,
-            store=store,
-            launcher=launcher,
-            report=report,
-            clock=clock,
-            wake=self.wake,
-            lanes=Lanes(pace.bookkeeping),
-            stage=stage,
+            cache=cache, store=store, launcher=launcher, report=report, acting=self.acting, lanes=lanes, stage=stage
         )
         self._neighbours = Neighbours(report)
         self._alarms: Alarms[Key] = Alarms()
         self._working: dict[Key, asyncio.Task[None]] = {}
         self._again: set[Key] = set()
         self._failures: Counter[Key] = Counter()
-        self._instants: dict[Key, datetime] = {}
         self._specs: dict[str, Spec] = {}
-        self._crowd: Counter[datetime] = Counter()
+        self._crowd = Crowd(pace.record_ahead)
         self._changed = asyncio.Event()
         self._open, self._draining = False, False
 
@@ -134,14 +129,14 @@ class Scheduler:
     async def drain(self, grace: float) -> None:
         """Let actions end, and write what came of them, within ``grace`` seconds."""
         self.close()
-        self.effects.leave_jobs()
+        self.acting.leave_jobs()
         deadline = self.clock.boottime() + grace
         self.wake_all()
-        while self.effects.actions or self._working or self._unwritten():
+        while self.acting.going or self._working or self._unwritten():
             left = deadline - self.clock.boottime()
             if left <= 0:
                 return
-            tasks = [*self.effects.actions.values(), *self._working.values()]
+            tasks = [*self.acting.going.values(), *self._working.values()]
             if tasks:
                 await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             else:
@@ -149,9 +144,7 @@ class Scheduler:
 
     def _unwritten(self) -> bool:
         known = {
-            uid
-            for uid, known in self.effects.memory.items()
-            if known.outcome is not None or known.cancelled is not None
+            uid for uid, known in self.acting.memory.items() if known.outcome is not None or known.cancelled is not None
         }
         return not known.isdisjoint(self.cache.unfinished())
 
@@ -188,26 +181,9 @@ class Scheduler:
             wait = min(LONGEST_WAIT, max(wait, error.retry_after))
         self._come_back(key, wait)
         try:
-            await self.reread(key)
+            await reread(self.cache, self.store, key)
         except SoloistError as problem:
             self.report.failed("reread", problem)
-
-    async def reread(self, key: Key) -> None:
-        """The job and its unfinished runs as they stand now."""
-        raw = await self.store.read_job(*key)
-        known = self.cache.job(key)
-        if raw is not None:
-            self.cache.put_job(raw)
-        elif known is not None:
-            self.cache.drop_job(*key, uid=known.uid)
-        for run in self.cache.runs(key):
-            if run.phase.final:
-                continue
-            found = await self.store.read_run(run.namespace, run.name)
-            if found is None or found["metadata"]["uid"] != run.uid:
-                self.cache.drop_run(key, run.name, uid=run.uid)
-            if found is not None:
-                self.cache.put_run(found)
 
     def _come_back(self, key: Key, seconds: float) -> None:
         self._alarms.set(key, self.clock.boottime() + seconds)
@@ -221,7 +197,7 @@ class Scheduler:
             return False
         spec = runnable(job)
         if isinstance(spec, Invalid):
-            if await self._refuse(job, spec, term):
+            if self.may_act() and await self.effects.refuse(job, spec, term.now(self.clock.boottime())):
                 return True
             view = self._view(key, job, self._specs.get(job.uid, NOTHING_TO_RUN), term)
             step = protocol.stand_by(view)
@@ -249,50 +225,18 @@ class Scheduler:
     def _sleep(self, key: Key, view: View, step: Wait) -> None:
         """Until the moment on the term clock that the rules name; and count who is due at the same instant."""
         upcoming = view.planned.upcoming if isinstance(view.job.spec, Spec) else None
-        self._stand_at(key, upcoming.launch_at if upcoming is not None else None)
+        self._crowd.stand_at(key, upcoming.launch_at if upcoming is not None else None)
         if step.until is not None:
             self._come_back(key, (step.until - view.now).total_seconds())
 
-    def _stand_at(self, key: Key, instant: datetime | None) -> None:
-        before = self._instants.pop(key, None)
-        if before is not None:
-            self._crowd[before] -= 1
-            if not self._crowd[before]:
-                del self._crowd[before]
-        if instant is not None:
-            self._instants[key] = instant
-            self._crowd[instant] += 1
-
     def _forget(self, key: Key) -> None:
-        self._stand_at(key, None)
+        self._crowd.stand_at(key, None)
         self._alarms.clear(key)
         self._failures.pop(key, None)
         if self.cache.job(key) is None:
             for uid in {run.job_uid for run in self.cache.runs(key)}:
                 self._specs.pop(uid or "", None)
-            self.effects.forget(run.uid for run in self.cache.runs(key))
-
-    async def _refuse(self, job: Job, invalid: Invalid, term: Term) -> bool:
-        """Say once that the spec cannot be run; then there is nothing to do until it is mended."""
-        now = term.now(self.clock.boottime())
-        patch = status.refused(job, invalid, now)
-        if patch is None or not self.may_act():
-            return False
-        self.report.wrote("job status")
-        answer = await self.store.write_job_status(
-            job.namespace,
-            job.name,
-            uid=job.uid,
-            resource_version=job.resource_version,
-            status=patch,
-            before=job.status,
-        )
-        if isinstance(answer, Written):
-            self.cache.put_job(answer.obj)
-            self.report.invalid(job, invalid)
-        else:
-            await self.reread((job.namespace, job.name))
-        return True
+            self.acting.forget(run.uid for run in self.cache.runs(key))
 
     def _view(self, key: Key, job: Job, spec: Spec, term: Term) -> View:
         boot = self.clock.boottime()
@@ -300,7 +244,7 @@ class Scheduler:
             job=job,
             spec=spec,
             runs=self.cache.runs(key),
-            memory=self.effects.memory,
+            memory=self.acting.memory,
             epoch=term.epoch,
             lease=f"{term.lease_namespace}/{term.lease_name}",
             term_started=term.started_boot,
@@ -309,29 +253,6 @@ class Scheduler:
             now=term.now(boot),
             boot=boot,
             claim_ahead=timedelta(seconds=self._pace.claim_ahead),
-            record_ahead=timedelta(seconds=self._lead(key)),
+            record_ahead=timedelta(seconds=self._crowd.lead(key)),
             taken=self.effects.taken.get(job.uid, {}),
         )
-
-    def _lead(self, key: Key) -> float:
-        """As shortly before the time as the burst allows."""
-        crowd = self._crowd[self._instants[key]] if key in self._instants else 1
-        return min(self._pace.record_ahead, QUIET_LEAD + LEAD_EACH * crowd)
-
-
-def _nothing_to_run() -> Spec:
-    spec = parse_spec({"schedule": "@yearly", "http": {"url": "http://localhost/"}})
-    if isinstance(spec, Invalid):
-        raise TypeError(spec.message)
-    return spec
-
-
-NOTHING_TO_RUN = _nothing_to_run()
-"""Stands for a spec that cannot be run, where none that could has been seen: its time-out counts, nothing else."""
-
-
-def runnable(job: Job) -> Spec | Invalid:
-    """The spec, or why it cannot be run."""
-    if isinstance(job.spec, Invalid):
-        return job.spec
-    return unsupported_action(job.spec) or job.spec
