@@ -169,16 +169,18 @@ def test_the_fence_begins_at_the_present(connection: psycopg.Connection[Any]) ->
     assert one(connection, "SELECT soloist.next_fence() >= extract(epoch FROM now()) * 1000000")
 
 
-def test_a_fence_found_behind_is_lifted_by_the_next_that_asks(connection: psycopg.Connection[Any]) -> None:
-    handed_out = one(connection, "SELECT soloist.next_fence()")
-    connection.execute("SELECT setval('soloist.fence', 17)")
-    assert one(connection, "SELECT soloist.next_fence()") > handed_out
+def test_a_fence_found_behind_is_lifted_by_the_next_that_asks(own_queue_database: Database) -> None:
+    with own_queue_database.connect() as connection:
+        handed_out = one(connection, "SELECT soloist.next_fence()")
+        connection.execute("SELECT setval('soloist.fence', 17)")
+        assert one(connection, "SELECT soloist.next_fence()") > handed_out
 
 
-def test_a_fence_ahead_of_the_clock_is_never_set_back(connection: psycopg.Connection[Any]) -> None:
-    ahead = one(connection, "SELECT setval('soloist.fence', soloist.next_fence() + 3600000000)")
-    assert one(connection, "SELECT soloist.lift_fence()") == ahead
-    assert one(connection, "SELECT soloist.next_fence()") == ahead + 1
+def test_a_fence_ahead_of_the_clock_is_never_set_back(own_queue_database: Database) -> None:
+    with own_queue_database.connect() as connection:
+        ahead = one(connection, "SELECT setval('soloist.fence', soloist.next_fence() + 3600000000)")
+        assert one(connection, "SELECT soloist.lift_fence()") == ahead
+        assert one(connection, "SELECT soloist.next_fence()") == ahead + 1
 
 
 def test_a_restored_dump_hands_out_no_fence_twice(

@@ -7,7 +7,8 @@ applied is kept with its checksum: a file that was changed since, and a database
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -122,32 +123,24 @@ _SETTING = "SELECT pg_catalog.set_config(%s, %s, true)"
 _RECORD = "INSERT INTO soloist.migrations (version, name, checksum) VALUES (%s, %s, %s)"
 
 
-class _connected:  # noqa: N801 - read as a verb
+@contextmanager
+def _connected(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection whose errors are ours; nothing is prepared, so that it works behind a transaction pooler."""
-
-    def __init__(self, conninfo: str) -> None:
-        self._conninfo = conninfo
-        self._connection: psycopg.Connection[Any]
-
-    def __enter__(self) -> psycopg.Connection[Any]:
-        try:
-            self._connection = psycopg.connect(
-                self._conninfo, autocommit=True, prepare_threshold=None, connect_timeout=10
-            )
-        except psycopg.ProgrammingError as error:
-            raise PermanentError(
-                "The database's connection string cannot be read: write postgresql://user@host/name."
-            ) from error
-        except psycopg.OperationalError as error:
-            raise TransientError(f"The database cannot be reached: {_first_line(error)}", sent=False) from error
-        return self._connection
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._connection.close()
-        if isinstance(error, psycopg.OperationalError):
-            raise TransientError(f"The migration did not get through: {_first_line(error)}") from error
-        if isinstance(error, psycopg.Error):
-            raise PermanentError(f"The migration was refused: {_first_line(error)}") from error
+    try:
+        connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None, connect_timeout=10)
+    except psycopg.ProgrammingError as error:
+        raise PermanentError(
+            "The database's connection string cannot be read: write postgresql://user@host/name."
+        ) from error
+    except psycopg.OperationalError as error:
+        raise TransientError(f"The database cannot be reached: {_first_line(error)}", sent=False) from error
+    try:
+        with closing(connection):
+            yield connection
+    except psycopg.OperationalError as error:
+        raise TransientError(f"The migration did not get through: {_first_line(error)}") from error
+    except psycopg.Error as error:
+        raise PermanentError(f"The migration was refused: {_first_line(error)}") from error
 
 
 def _applied(connection: psycopg.Connection[Any]) -> list[Applied]:
