@@ -279,8 +279,12 @@ FAULTS: dict[str, Fault] = {
     "retries go past the gate": Fault(
         seed=112, how=lambda: mock.patch.object(launching, "retry_blockers", return_value=()), often={"person": 4}
     ),
-    "a run is not taken over before it is recorded": Fault(how=not_taken_over, often={"person": 4, "arrive": 10}),
-    "the jitter of now decides whether a run was launched": Fault(how=jitter_of_now, often={"edit": 8, "crash": 8}),
+    "a run is not taken over before it is recorded": Fault(
+        seed=2077, how=not_taken_over, often={"person": 4, "arrive": 10}
+    ),
+    "the jitter of now decides whether a run was launched": Fault(
+        seed=1284, how=jitter_of_now, often={"edit": 8, "crash": 8}
+    ),
     "the time-out of now decides for how long an unknown run is in the way": Fault(
         how=timeout_of_now, often={"edit": 8}
     ),
