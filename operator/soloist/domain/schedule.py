@@ -5,7 +5,7 @@ pure: from any base, on any replica, at any later time they name the same ticks,
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -19,6 +19,7 @@ __all__ = ["DaylightSaving", "InvalidSchedule", "Schedule", "parse_schedule"]
 
 _MOMENT = timedelta(microseconds=1)
 _LONGEST_TEXT = 256
+_SPANS = 4
 _MACROS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -50,15 +51,27 @@ class Schedule:
     time_zone: str
     daylight_saving: DaylightSaving
     ticks: CronWalk | Every
+    spans: list[tuple[datetime, datetime]] = field(default_factory=list, compare=False, repr=False)
+    """Stretches without a tick, each to the tick at its end: where the walk has been lately it need not go again."""
 
     def next_after(self, t: datetime) -> datetime | None:
         """The first tick strictly later than ``t``, in UTC; None only past the year 9900."""
-        return self.ticks.after(_utc(t))
+        here = _utc(t)
+        for since, tick in self.spans:
+            if since <= here < tick:
+                return tick
+        found = self.ticks.after(here)
+        if found is not None:
+            self.spans[:] = [(here, found), *self.spans[: _SPANS - 1]]
+        return found
 
     def newest(self, *, after: datetime, until: datetime, limit: int) -> list[datetime]:
         """The newest ``limit`` ticks in (after, until], oldest first; costs by ``limit``, not by the length of the interval."""
         oldest, here = _utc(after), _utc(until)
         found: list[datetime] = []
+        first = self.next_after(oldest)
+        if first is None or first > here:
+            return found
         while len(found) < limit and here > oldest:
             tick = self.ticks.at_or_before(here)
             if tick is None or tick <= oldest:

@@ -48,7 +48,7 @@ class Cache:
         known = self._jobs.get(key)
         if known is not None and not _newer(meta["resourceVersion"], known.resource_version):
             return set()
-        job = self._read(parse_job, raw)
+        job = self._read(lambda raw: parse_job(raw, known), raw)
         if job is not None:
             self._jobs[key] = job
         return {key}
