@@ -15,6 +15,7 @@ from tests.bench import handover, memory, skew, thousand
 from tests.bench.figures import FIGURES, Measured, as_json, table
 from tests.bench.processes import load, machine
 from tests.bench.stage import Say, Stage, stage
+from tests.cluster.server_flags import GOGC
 from tests.cluster.versions import kubernetes
 
 Section = Callable[[Stage, Say], dict[str, Measured]]
@@ -44,7 +45,7 @@ def main() -> int:
     chosen = parser.parse_args()
     measured: dict[str, Measured] = {}
     began = time.monotonic()
-    say_machine = f"{machine()}, Kubernetes {kubernetes().version}"
+    say_machine = f"{machine()}, Kubernetes {kubernetes().version} with GOGC={GOGC}"
     print(say_machine, flush=True)
     with stage(quick=chosen.quick) as here:
         for name, section in wanted(chosen.only or known).items():

@@ -88,7 +88,8 @@ class ControlPlane:
 
     def _child(self, name: str, flags: Sequence[str]) -> Child:
         log = self.directory / f"{name}.log"
-        return Child(name, [self._binaries[name], *flags], log=log, detached=self._detached)
+        env = {"GOGC": server_flags.GOGC}
+        return Child(name, [self._binaries[name], *flags], log=log, detached=self._detached, env=env)
 
     def down(self) -> None:
         """Kills everything and removes the folder; safe to call twice."""

@@ -39,7 +39,7 @@ MOST_STEPS = 500
 class Pace:
     """Settings of the scheduler, seconds."""
 
-    claim_ahead: float = 5.0
+    claim_ahead: float = 10.0
     record_ahead: float = 2.0
     bookkeeping: int = 16
 

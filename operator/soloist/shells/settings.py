@@ -57,7 +57,7 @@ class ControllerSettings:
     health_port: int = setting(8080, "port for /healthz, /readyz and /metrics; 0 takes a free one")
 
     claim_ahead: float = setting(
-        5.0, "seconds before its time that a run's object is created, to spread a burst's writes"
+        10.0, "seconds before its time that a run's object is created, to spread a burst's writes"
     )
     record_ahead: float = setting(2.0, "seconds before its time that a run may be recorded, at the most 2")
     relist: float = setting(120.0, "seconds between lists: a watch may lose a delete without telling")
