@@ -11,6 +11,7 @@ import pytest
 from soloist.domain.actions import FailedKnown, Order, Outcome, Succeeded
 from soloist.domain.errors import TransientError
 from soloist.domain.instants import parse_time
+from soloist.domain.runs import Job
 from soloist.domain.term import Term
 from soloist.loops import effects as module
 from soloist.loops.cache import Cache
@@ -60,6 +61,10 @@ class Notes:
     """The ``Report`` port: what failed, and the rest is let go."""
 
     failures: list[BaseException] = field(default_factory=list)
+    in_the_way: list[tuple[str, str]] = field(default_factory=list)
+
+    def stands_in_the_way(self, job: Job, reason: str, message: str) -> None:
+        self.in_the_way.append((reason, message))
 
     def failed(self, where: str, error: BaseException) -> None:
         self.failures.append(error)
@@ -264,5 +269,33 @@ def test_a_known_failure_is_tried_again_with_the_same_key() -> None:
         first, second = stage.launcher.launched[:2]
         assert (first.attempt, second.attempt, first.key) == (1, 2, second.key)
         assert parse_time("2026-03-02T12:00:01Z") == first.scheduled_time
+
+    play(scene)
+
+
+def test_a_server_that_drops_what_is_written_is_named_and_not_written_to_for_ever() -> None:
+    """CRDs older than the controller: unknown fields are pruned without a word."""
+
+    async def scene() -> None:
+        stage = Stage("sweep")
+        writes: list[str] = []
+        stage.store.watchers.clear()
+        stage.store.after = writes.append
+        answer = stage.store.write_job_status
+
+        async def pruned(*args: Any, **keys: Any) -> Any:
+            written = await answer(*args, **keys)
+            for entry in written.obj["status"].get("active", ()):
+                entry.pop("launchTime", None)
+            return written
+
+        stage.store.write_job_status = pruned  # type: ignore[method-assign]
+        begin(stage)
+        await stage.until(lambda: stage.notes.in_the_way)
+        seen = len(writes)
+        await asyncio.sleep(1.0)
+        reason, message = stage.notes.in_the_way[0]
+        assert (reason, "manifests/crds" in message) == ("CrdsTooOld", True)
+        assert len(writes) <= seen + 3
 
     play(scene)

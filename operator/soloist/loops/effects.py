@@ -5,6 +5,7 @@ is lost raises ``TransientError``; the caller reads again, and if the write is t
 """
 
 from datetime import datetime
+from typing import NoReturn
 
 from soloist.domain import documents, memory, recording, status
 from soloist.domain.errors import SoloistError, TransientError
@@ -79,7 +80,7 @@ class Effects:
                     await self._write_run(view, step.run, documents.attempt_ahead(view, step))
             case TakeOver():
                 with self._lanes.urgent():
-                    await self._write_run(view, step.run, documents.taken_over(view))
+                    await self._take_over(view, step.run)
             case WriteRun():
                 async with self._lanes.patient():
                     await self._settle(view, step)
@@ -164,9 +165,16 @@ class Effects:
                     self._report.stands_in_the_way(job, "PausedAfterFailures", patch["paused"]["message"])
                 self._forget(view, step)
                 if step.add:
+                    self._check_kept(view, step)
                     self._stage("recorded")
             case Conflict() | Gone():
                 await self._reread_job(view)
+
+    def _check_kept(self, view: View, step: WriteJob) -> None:
+        now = self._cache.job((view.job.namespace, view.job.name))
+        kept = now.entry(step.add[0].uid) if now is not None else None
+        if kept is not None and kept.launch_at is None:
+            self._crds_too_old(view, "ScheduledJob status.active[].launchTime")
 
     def _forget(self, view: View, step: WriteJob) -> None:
         """What has left ``active`` need not be remembered; a tick that is decided cannot be taken."""
@@ -209,6 +217,19 @@ class Effects:
         if raw is not None:
             self._cache.put_run(raw)
         return False
+
+    async def _take_over(self, view: View, run: Run) -> None:
+        if await self._write_run(view, run, documents.taken_over(view)):
+            now = self._cache.run((view.job.namespace, view.job.name), run.name)
+            if now is not None and now.uid == run.uid and now.taken_by != view.epoch:
+                self._crds_too_old(view, "JobRun status.takenBy")
+
+    def _crds_too_old(self, view: View, field: str) -> NoReturn:
+        """The server drops what its schema does not know, without a word; going on would write the same for ever."""
+        remedy = "apply the CRDs of this version (manifests/crds); until then runs are late, and a hand-over leaves them Unknown"
+        message = f"The API server does not keep {field}: {remedy}."
+        self._report.stands_in_the_way(view.job, "CrdsTooOld", message)
+        raise NotNow(30.0)
 
     async def _settle(self, view: View, step: WriteRun) -> None:
         known = view.remembered(step.run.uid)

@@ -1,7 +1,7 @@
 """What the loops did, as logs, metrics and Events. One line a change; Events only for what a person should act on.
 
 Reasons of Events, all warnings but PausedAfterFailures: Invalid, RunFailed, RunUnknown, RunInterrupted, TicksNotRun,
-NameTaken, OtherInstallation, RunRefused, Refused. There is none for a success.
+NameTaken, OtherInstallation, CrdsTooOld, RunRefused, Refused. There is none for a success.
 """
 
 import logging
