@@ -33,12 +33,16 @@ def let_go(view: View) -> Step | None:
     """Runs that wait for a launch which cannot come, the spec being what it is: each ends, with that reason."""
     for entry in view.job.active:
         run = view.run(entry.uid)
-        if run is None or run.phase.final or entry.lease != view.lease or _in_hand(view, run):
+        if run is None or run.phase.final or entry.lease != view.lease:
             continue
-        if run.phase is Phase.RETRYING:
+        ahead = run.phase is Phase.RUNNING and run.attempt_epoch == view.epoch
+        if _busy(view, run) or (ahead and view.remembered(run.uid).launched >= run.attempt):
+            continue
+        if run.phase is Phase.RETRYING or ahead:
             phase = Phase.UNKNOWN if run.reason == OUTCOME_UNKNOWN else Phase.FAILED
             return WriteRun(run=run, phase=phase, reason=Reason.INVALID)
-        mine = view.mine(entry) and not view.remembered(run.uid).launched
+        known = view.remembered(run.uid)
+        mine = (view.mine(entry) and not known.launched) or known.not_launched
         if run.phase is Phase.PENDING and (mine or not_launched(view, entry, run)):
             return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.INVALID)
     for run in view.runs:
@@ -49,9 +53,12 @@ def let_go(view: View) -> Step | None:
 
 def _in_hand(view: View, run: Run) -> bool:
     """This process is at it already: launched, written ahead, cancelled, or waiting for what the world says."""
+    return _busy(view, run) or (run.attempt >= 2 and run.attempt_epoch == view.epoch)
+
+
+def _busy(view: View, run: Run) -> bool:
     known = view.remembered(run.uid)
-    busy = known.running or known.outcome is not None or known.cancelled is not None or known.inspecting
-    return busy or (run.attempt >= 2 and run.attempt_epoch == view.epoch)
+    return known.running or known.outcome is not None or known.cancelled is not None or known.inspecting
 
 
 def _decide_one(view: View, entry: Entry, run: Run) -> Step | None:
@@ -59,7 +66,7 @@ def _decide_one(view: View, entry: Entry, run: Run) -> Step | None:
         return None
     if run.phase is Phase.PENDING and (not_launched(view, entry, run) or view.remembered(run.uid).not_launched):
         return record_anew(view, entry, run)
-    if a_job_tells(entry):
+    if a_job_tells(entry) and not view.remembered(run.uid).not_launched:
         return Inspect(run=run)
     return nobody_knows(
         view, run, "The process that recorded this run ended, and whether it made the call is not known."
@@ -70,13 +77,13 @@ def record_anew(view: View, entry: Entry, run: Run) -> Step:
     """Take the right to launch from whoever had it: the same entry under this epoch."""
     if not ours_alone(view, run):
         return TakeOver(run=run)
-    return WriteJob(add=(replace(entry, epoch=view.epoch, lease=view.lease),))
+    return WriteJob(add=(replace(entry, epoch=view.epoch, lease=view.lease),), books_only=True)
 
 
 def nobody_knows(view: View, run: Run, message: str) -> WriteRun:
     """Unknown for good, or, if another attempt is wanted and left, waiting for the day when the last one must be over."""
     attempt = max(1, run.attempt)
-    if retries_unknown(view, attempt):
+    if retries_unknown(view, run.uid, attempt):
         return WriteRun(run=run, phase=Phase.RETRYING, reason=OUTCOME_UNKNOWN, message=message, attempt=attempt)
     used_up = attempt >= view.spec.retry.max_attempts
     wanted = view.spec.retry.on_unknown is OnUnknown.RETRY

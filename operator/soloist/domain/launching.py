@@ -12,8 +12,8 @@ from soloist.domain.gate import Verdict, blockers, closed, judge, retry_blockers
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy, MissedRunPolicy
 from soloist.domain.steps import Cancel, Launch, Step, TakeOver, WriteAttempt, WriteRun
-from soloist.domain.ticks import LATE, Reason, still_wanted
-from soloist.domain.view import OUTCOME_UNKNOWN, View, attempts_left, held_until, launch_at, ours_alone
+from soloist.domain.ticks import LATE, Reason, still_wanted, tick_of
+from soloist.domain.view import OUTCOME_UNKNOWN, View, attempts_left, held_until, launch_at, ours_alone, retries_unknown
 
 
 def has_right(view: View, entry: Entry, run: Run) -> bool:
@@ -40,7 +40,7 @@ def launch(view: View) -> Step | None:
         if not ours_alone(view, run):
             return TakeOver(run=run)
         if run.attempt >= 2:
-            return Launch(run=run, attempt=run.attempt)
+            return _further(view, run)
         unwanted = _unwanted(view, run)
         if unwanted is not None:
             return WriteRun(run=run, phase=Phase.SKIPPED, reason=unwanted)
@@ -59,16 +59,32 @@ def launch(view: View) -> Step | None:
     return None
 
 
+def _further(view: View, run: Run) -> Step:
+    """An attempt that was written ahead, unless nothing may start by now, however that came about."""
+    reason = closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled)
+    if reason is None and _another_action(view, run):
+        reason = Reason.SCHEDULE_CHANGED
+    if reason is None:
+        return Launch(run=run, attempt=run.attempt)
+    phase = Phase.UNKNOWN if run.reason == OUTCOME_UNKNOWN else Phase.FAILED
+    return WriteRun(run=run, phase=phase, reason=reason, message=f"Attempt {run.attempt} was not made.")
+
+
+def _another_action(view: View, run: Run) -> bool:
+    entry = view.job.entry(run.uid)
+    return entry is not None and entry.action != kind_of(view.spec.action)
+
+
 def _unwanted(view: View, run: Run) -> Reason | None:
     """Why a recorded run is not launched after all."""
     shut = closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled)
     if shut is not None:
         return shut
+    if _another_action(view, run):
+        return Reason.SCHEDULE_CHANGED
     if not run.scheduled or run.tick is None:
         return None
-    entry = view.job.entry(run.uid)
-    another = entry is not None and entry.action != kind_of(view.spec.action)
-    if another or not still_wanted(view.spec, view.observed, run.tick):
+    if not still_wanted(view.spec, view.observed, run.tick):
         return Reason.SCHEDULE_CHANGED
     deadline = view.spec.starting_deadline
     if deadline is not None and view.now - launch_at(view, run) > deadline:
@@ -84,7 +100,8 @@ def is_patient(view: View, tick: datetime | None) -> bool:
     if view.spec.missed is not MissedRunPolicy.RUN_ALL or tick is None:
         return False
     began = view.now - timedelta(seconds=view.boot - view.term_started)
-    return tick < began or view.now - tick > LATE
+    instant = tick_of(view.job, view.spec, tick).launch_at
+    return instant < began or view.now - instant > LATE
 
 
 def write_attempt(view: View) -> Step | None:
@@ -92,18 +109,19 @@ def write_attempt(view: View) -> Step | None:
     if view.job.deleting:
         return None
     for run in retrying(view):
-        if not attempts_left(view, run.attempt):
-            message = "The spec was edited and allows no further attempt: retry.maxAttempts was lowered, or the action is another."
-            return WriteRun(run=run, phase=Phase.FAILED, reason="NoAttemptsLeft", message=message)
+        unknown = run.reason == OUTCOME_UNKNOWN
+        ended = Phase.UNKNOWN if unknown else Phase.FAILED
+        allowed = retries_unknown(view, run.uid, run.attempt) if unknown else attempts_left(view, run.uid, run.attempt)
+        if not allowed:
+            message = "The spec was edited, and retry or the action of now allow no further attempt of this run."
+            return WriteRun(run=run, phase=ended, reason="NoAttemptsLeft", message=message)
         if retry_due(view, run) > view.now:
             continue
         shut = closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled)
         if shut is not None:
             message = f"Attempt {run.attempt} failed ({run.reason}), and another was due while the job was {shut}."
-            phase = Phase.UNKNOWN if run.reason == OUTCOME_UNKNOWN else Phase.FAILED
-            return WriteRun(run=run, phase=phase, reason=shut, message=message)
-        allowed = view.spec.concurrency is ConcurrencyPolicy.ALLOW
-        if allowed or not retry_blockers(view.occupants, run):
+            return WriteRun(run=run, phase=ended, reason=shut, message=message)
+        if view.spec.concurrency is ConcurrencyPolicy.ALLOW or not retry_blockers(view.occupants, run):
             return WriteAttempt(run=run, attempt=max(1, run.attempt) + 1)
     return None
 

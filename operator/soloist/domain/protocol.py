@@ -39,7 +39,22 @@ def decide(view: View) -> Step:
 
 def finish(view: View) -> Step:
     """While the process goes away: nothing starts, what has ended is written."""
-    for rule in (a_newer_term, settling.write_outcome, settling.keep_books):
+    for rule in (a_newer_term, settling.write_outcome, settling.keep_books_only):
+        step = rule(view)
+        if step is not None:
+            return step
+    return Wait(until=None)
+
+
+def settle(view: View) -> Step:
+    """While something that leads to a launch is refused: the rest of the job goes on, trimming above all."""
+    for rule in (
+        a_newer_term,
+        settling.write_outcome,
+        settling.settle_unrecorded,
+        settling.keep_books_only,
+        settling.trim,
+    ):
         step = rule(view)
         if step is not None:
             return step
@@ -48,7 +63,7 @@ def finish(view: View) -> Step:
 
 def stand_by(view: View) -> Step:
     """The spec cannot be run: nothing starts, and what is under way is settled all the same."""
-    for rule in (a_newer_term, adoption.let_go, adoption.adopt, settling.write_outcome):
+    for rule in (a_newer_term, adoption.let_go, adoption.adopt, settling.write_outcome, settling.keep_books_only):
         step = rule(view)
         if step is not None:
             return step

@@ -160,7 +160,7 @@ def why_taken(view: View, run: Run, tick: datetime) -> Reason | None:
     """Why this object, found under the name of the tick's run, cannot be it. None: it is the run, or may yet be decided."""
     if run.tick == tick and view.of_neighbour(run) and view.now < launch_at(view, run) + LATE:
         return None
-    if run.tick != tick or not view.expected(run):
+    if run.tick != tick or not view.expected(run) or view.job.entry(run.uid) is not None:
         return Reason.NAME_TAKEN
     if not run.phase.final and not run.deleting:
         return None

@@ -64,7 +64,7 @@ def _gone(view: View) -> Step | None:
 def _outcome(view: View, run: Run, known: Memory) -> WriteRun:
     attempt = max(1, known.launched)
     match known.outcome:
-        case FailedKnown() as failed if failed.retryable and attempts_left(view, attempt):
+        case FailedKnown() as failed if failed.retryable and attempts_left(view, run.uid, attempt):
             at = view.now + view.spec.retry.delay_after(attempt, failed.retry_after)
             return WriteRun(
                 run=run,
@@ -77,7 +77,7 @@ def _outcome(view: View, run: Run, known: Memory) -> WriteRun:
         case FailedKnown() as failed:
             return WriteRun(run=run, phase=Phase.FAILED, reason=failed.reason, message=failed.message, attempt=attempt)
         case UnknownOutcome() as unknown:
-            if retries_unknown(view, attempt):
+            if retries_unknown(view, run.uid, attempt):
                 return adoption.nobody_knows(view, run, unknown.message)
             phase = Phase.UNKNOWN
             return WriteRun(run=run, phase=phase, reason=unknown.reason, message=unknown.message, attempt=attempt)
@@ -92,6 +92,8 @@ def settle_unrecorded(view: View) -> Step | None:
     for run in view.runs:
         if run.phase.final or run.deleting or not run.scheduled or run.tick is None:
             continue
+        if run.epoch is not None and run.epoch > view.epoch:
+            continue  # a later term's; this one may just not know yet that it is over
         if view.job.entry(run.uid) is not None or run.lease != view.lease:
             continue
         if is_superseded(view, run):
@@ -148,6 +150,12 @@ def keep_books(view: View) -> Step | None:
     if not status.says_what_is(view) and not view.job.deleting:
         return WriteJob(**books)
     return WriteJob(**books) if moments and min(moments) <= view.now else None
+
+
+def keep_books_only(view: View) -> Step | None:
+    """The same for a process that goes away, or a spec that cannot be run: what ended is counted, no tick is looked at."""
+    moments = list(_flush_moments(view))
+    return WriteJob(books_only=True, **riding(view)) if moments and min(moments) <= view.now else None
 
 
 def _flush_moments(view: View) -> Iterator[datetime]:

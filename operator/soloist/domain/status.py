@@ -22,6 +22,8 @@ RECENT = 20
 
 NOT_RUN = "(a spec that cannot be run)"
 
+ORDER = {"Valid": 0, "Scheduled": 1, "Healthy": 2}
+
 FAILURES = (Phase.FAILED, Phase.UNKNOWN, Phase.INTERRUPTED)
 
 Line = dict[str, Any]
@@ -36,20 +38,20 @@ def compose(view: View, step: WriteJob) -> Patch:
     active = _active(view, step)
     decided = max(moment for moment in (view.now, step.watermark, job.watermark) if moment is not None)
     following = view.spec.schedule.next_after(decided)
-    patch: Patch = {
-        "observedGeneration": job.generation,
-        "observedSchedule": _observed(view),
-        "active": [entry.to_raw() for entry in active],
-        "activeCount": len(active),
-        "nextScheduleTime": stamp(following) if following is not None and view.shut is None else None,
-    }
+    patch: Patch = {"active": [entry.to_raw() for entry in active], "activeCount": len(active)}
+    if not step.books_only:
+        patch |= {
+            "observedGeneration": job.generation,
+            "observedSchedule": _observed(view),
+            "nextScheduleTime": stamp(following) if following is not None and view.shut is None else None,
+        }
     if step.watermark is not None and (job.watermark is None or step.watermark > job.watermark):
         patch["watermark"] = stamp(step.watermark)
     launched = max((entry.tick for entry in step.add if entry.tick is not None), default=None)
     if launched is not None:
         patch["lastScheduleTime"] = stamp(launched)
     patch |= _account(view, step, fresh)
-    patch["conditions"] = conditions(view, {**status, **patch})
+    patch["conditions"] = conditions(view, {**status, **patch}, books_only=step.books_only)
     return {key: value for key, value in patch.items() if key in ("conditions", "active") or status.get(key) != value}
 
 
@@ -158,23 +160,29 @@ def _moment(entry: Entry, run: Run | None) -> datetime:
     return run.created if run is not None else datetime.fromtimestamp(entry.epoch / 1e6).astimezone()
 
 
-def conditions(view: View, status: Mapping[str, Any]) -> list[Patch]:
-    """Valid, Scheduled and Healthy, in that order."""
+def conditions(view: View, status: Mapping[str, Any], *, books_only: bool = False) -> list[Patch]:
+    """Valid, Scheduled and Healthy, in that order; with ``books_only`` the first two stay as they stand."""
     result, failures = status.get("lastResult"), int(status.get("consecutiveFailures") or 0)
     paused = _mapping(status, "paused")
     scheduled = _scheduled(view)
     if view.shut is None and paused and paused != view.job.status.get("paused"):
         scheduled = ("False", "Paused", str(paused.get("message", "")))
     healthy = _healthy(result, failures, status.get("lastSuccessfulTime"))
-    wanted = (("Valid", "True", "Accepted", "The spec can be run."), ("Scheduled", *scheduled), ("Healthy", *healthy))
-    return merge_conditions(view.job.status.get("conditions") or (), wanted, view.job.generation, view.now)
+    before = view.job.status.get("conditions") or ()
+    looked = () if books_only else (("Valid", "True", "Accepted", "The spec can be run."), ("Scheduled", *scheduled))
+    merged = merge_conditions(before, (*looked, ("Healthy", *healthy)), view.job.generation, view.now)
+    return sorted(merged, key=lambda condition: ORDER.get(str(condition.get("type")), len(ORDER)))
 
 
 def _healthy(result: Any, failures: int, succeeded: Any) -> tuple[str, str, str]:
     if failures == 0 and succeeded is None:
         return "Unknown", "NoRunYet", "No launched run has ended yet."
     if failures == 0:
-        return "True", "LastRunSucceeded", f"No launched run has failed since {succeeded}, or since the job was resumed."
+        return (
+            "True",
+            "LastRunSucceeded",
+            f"No launched run has failed since {succeeded}, or since the job was resumed.",
+        )
     plural = "run" if failures == 1 else "runs"
     return (
         "False",
@@ -207,12 +215,16 @@ def _scheduled(view: View) -> tuple[str, str, str]:
 def merge_conditions(
     before: Iterable[Mapping[str, Any]], wanted: Iterable[tuple[str, str, str, str]], generation: int, now: datetime
 ) -> list[Patch]:
-    """lastTransitionTime moves only where the status does; conditions of other writers stay."""
+    """lastTransitionTime moves only where the status does, for Scheduled with the reason too, since a pause begins with it.
+
+    Conditions of other writers stay.
+    """
     known = {str(condition.get("type")): condition for condition in before}
     result = []
     for kind, value, reason, message in wanted:
         old = known.pop(kind, {})
-        since = old.get("lastTransitionTime") if old.get("status") == value else None
+        same = old.get("status") == value and (kind != "Scheduled" or old.get("reason") == reason)
+        since = old.get("lastTransitionTime") if same else None
         result.append(
             {
                 "type": kind,

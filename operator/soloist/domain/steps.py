@@ -26,7 +26,7 @@ class WriteJob:
     """The one write on the ScheduledJob's status: move the watermark, change ``active``, account for what ended.
 
     ``add`` is the right to launch those runs. ``decided`` are ticks without a run. ``drop`` leave ``active``;
-    ``count`` have ended but must stay.
+    ``count`` have ended but must stay. ``books_only``: the schedule was not looked at, so nothing is said of it.
     """
 
     watermark: datetime | None = None
@@ -34,6 +34,7 @@ class WriteJob:
     drop: tuple[str, ...] = ()
     count: tuple[str, ...] = ()
     decided: tuple[tuple[datetime, Reason], ...] = ()
+    books_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

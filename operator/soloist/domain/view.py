@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from soloist.domain.actions import KINDS, FailedKnown, JobAction, UnknownOutcome
+from soloist.domain.actions import KINDS, FailedKnown, JobAction, UnknownOutcome, kind_of
 from soloist.domain.gate import Occupant, Standing, blockers, closed, told_closed, told_scheduled
 from soloist.domain.instants import parse_time
 from soloist.domain.names import run_name
@@ -128,6 +128,7 @@ class View:
             run.scheduled
             and run.tick is not None
             and run.job_uid == self.job.uid
+            and run.job_name == self.job.name
             and run.name == run_name(self.job.name, self.job.uid, run.tick)
         )
 
@@ -186,12 +187,15 @@ def not_launched(view: View, entry: Entry, run: Run) -> bool:
     return run.attempt <= 1 and entry.launch_at > end
 
 
-def attempts_left(view: View, attempt: int) -> bool:
-    return not isinstance(view.spec.action, JobAction) and attempt < view.spec.retry.max_attempts
+def attempts_left(view: View, uid: str, attempt: int) -> bool:
+    """Whether the spec, as it is now, allows that run one more attempt of what it was recorded for."""
+    entry, kind = view.job.entry(uid), kind_of(view.spec.action)
+    same = entry is None or entry.action == kind
+    return same and kind != JOB and attempt < view.spec.retry.max_attempts
 
 
-def retries_unknown(view: View, attempt: int) -> bool:
-    return view.spec.retry.on_unknown is OnUnknown.RETRY and attempts_left(view, attempt)
+def retries_unknown(view: View, uid: str, attempt: int) -> bool:
+    return view.spec.retry.on_unknown is OnUnknown.RETRY and attempts_left(view, uid, attempt)
 
 
 def standing(view: View, entry: Entry, run: Run | None) -> Standing:
@@ -210,7 +214,7 @@ def standing(view: View, entry: Entry, run: Run | None) -> Standing:
     if known.cancelled is not None:
         return Standing.OVER
     if known.outcome is not None:
-        return _ended(view, known, held)
+        return _ended(view, entry.uid, known, held)
     if run.phase is Phase.RETRYING:
         return held if run.reason == OUTCOME_UNKNOWN and held is Standing.HELD else Standing.WAITING
     if view.mine(entry) and not known.launched:
@@ -226,7 +230,8 @@ def a_job_tells(entry: Entry) -> bool:
 def _deleted(view: View, entry: Entry, held: Standing) -> Standing:
     """A person deleted the run. What it started counts until it must be over, or, for a Job, until that is gone."""
     known = view.remembered(entry.uid)
-    over = known.settled is not None and not known.settled.held
+    seen = known.outcome is not None and not isinstance(known.outcome, UnknownOutcome)
+    over = seen or (known.settled is not None and not known.settled.held)
     if over or (view.mine(entry) and not known.launched):
         return Standing.OVER
     if a_job_tells(entry) and entry.lease == view.lease:
@@ -234,11 +239,11 @@ def _deleted(view: View, entry: Entry, held: Standing) -> Standing:
     return held
 
 
-def _ended(view: View, known: Memory, held: Standing) -> Standing:
+def _ended(view: View, uid: str, known: Memory, held: Standing) -> Standing:
     """An outcome that is seen but not yet written counts at once."""
     match known.outcome:
-        case FailedKnown(retryable=True) if attempts_left(view, known.launched):
+        case FailedKnown(retryable=True) if attempts_left(view, uid, known.launched):
             return Standing.WAITING
         case UnknownOutcome():
-            return Standing.WAITING if held is Standing.OVER and retries_unknown(view, known.launched) else held
+            return Standing.WAITING if held is Standing.OVER and retries_unknown(view, uid, known.launched) else held
     return Standing.OVER

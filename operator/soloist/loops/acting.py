@@ -11,7 +11,7 @@ from typing import Any
 from soloist.domain import documents, memory
 from soloist.domain.actions import FailedKnown, Outcome, UnknownOutcome
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
-from soloist.domain.runs import NOTHING, Memory, Run
+from soloist.domain.runs import NOTHING, Entry, Memory, Run
 from soloist.domain.steps import Cancel, Launch
 from soloist.domain.view import View, a_job_tells
 from soloist.loops.cache import Key
@@ -113,7 +113,8 @@ class Acting:
     def leave_jobs(self) -> None:
         """A Job outlives its launcher: stop watching it, the next leader asks it."""
         for uid in list(self._outliving):
-            self.going[uid].cancel()
+            if (task := self.going.get(uid)) is not None:
+                task.cancel()
 
     @staticmethod
     async def _ending(effect: "asyncio.Future[Outcome]") -> Outcome:
@@ -127,19 +128,20 @@ class Acting:
             return FailedKnown(reason="Refused", message=str(error), retryable=False)
 
     async def cancel(self, view: View, step: Cancel) -> None:
-        """End what is going on here. A Job is stopped before the run counts as over."""
+        """End what is going on here. A Job is stopped, and seen gone, before whoever watches it is told to look away."""
+        entry = view.job.entry(step.uid)
+        if entry is not None and a_job_tells(entry):
+            await self._stop_job(view, entry)
         task = self.going.pop(step.uid, None)
         if task is not None:
             task.cancel()
             await asyncio.wait({task}, timeout=5.0)
-        entry = view.job.entry(step.uid)
-        name = entry.run if entry is not None else step.uid
+        self.memory[step.uid] = memory.cancelled(self.known(step.uid), step.reason)
+
+    async def _stop_job(self, view: View, entry: Entry) -> None:
         try:
             async with asyncio.timeout(STOPS_WITHIN):
-                if entry is not None:
-                    await self._launcher.stop(documents.order_for(view, entry))
+                await self._launcher.stop(documents.order_for(view, entry))
         except TimeoutError as error:
-            raise TransientError(
-                f"What run {name} started is still there {STOPS_WITHIN:g} s after it was stopped."
-            ) from error
-        self.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)
+            message = f"What run {entry.run} started is still there {STOPS_WITHIN:g} s after it was stopped."
+            raise TransientError(message) from error

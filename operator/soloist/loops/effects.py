@@ -240,7 +240,10 @@ class Effects:
             self._stage("settled")
             if step.phase is Phase.SKIPPED and known.prepared:
                 # It was made ready and is not wanted: what does nothing by itself shall not lie about either.
-                await self._launcher.stop(documents.order(view, step.run, 1))
+                entry = view.job.entry(step.run.uid)
+                await self._launcher.stop(
+                    documents.order_for(view, entry) if entry else documents.order(view, step.run, 1)
+                )
 
     async def _delete(self, view: View, run: Run) -> None:
         await self._store.delete_run(run.namespace, run.name, uid=run.uid)

@@ -73,7 +73,7 @@ class Scheduler:
         self._working: dict[Key, asyncio.Task[None]] = {}
         self._again: set[Key] = set()
         self._failures: Counter[Key] = Counter()
-        self._specs: dict[str, Spec] = {}
+        self._specs: dict[Key, tuple[str, Spec]] = {}
         self._crowd = Crowd(pace.record_ahead)
         self._changed = asyncio.Event()
         self._open, self._draining = False, False
@@ -175,6 +175,10 @@ class Scheduler:
         job = self.cache.job(key)
         if isinstance(error, PermanentError) and job is not None:
             self.report.stands_in_the_way(job, "Refused", str(error))
+            try:
+                await self._settle(key)
+            except (SoloistError, NotNow) as problem:
+                self.report.failed("settle", problem)
         self._failures[key] += 1
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(self._failures[key] - 1, 10))
         if isinstance(error, TransientError) and error.retry_after is not None:
@@ -199,10 +203,11 @@ class Scheduler:
         if isinstance(spec, Invalid):
             if self.may_act() and await self.effects.refuse(job, spec, term.now(self.clock.boottime())):
                 return True
-            view = self._view(key, job, self._specs.get(job.uid, NOTHING_TO_RUN), term)
+            uid, last = self._specs.get(key, (job.uid, NOTHING_TO_RUN))
+            view = self._view(key, job, last if uid == job.uid else NOTHING_TO_RUN, term)
             step = protocol.stand_by(view)
         else:
-            self._specs[job.uid] = spec
+            self._specs[key] = (job.uid, spec)
             view = self._view(key, job, spec, term)
             self._neighbours.look(view)
             step = protocol.finish(view) if self._draining else protocol.decide(view)
@@ -218,9 +223,23 @@ class Scheduler:
         try:
             await self.effects.take(view, step, term.lease_uid)
         except NotNow as later:
+            await self._settle(key)
             self._come_back(key, later.seconds)
             return False
         return True
+
+    async def _settle(self, key: Key) -> None:
+        """One write is refused: what has ended is written all the same, and what may go is trimmed."""
+        for _ in range(MOST_STEPS):
+            job, term = self.cache.job(key), self.term()
+            spec = runnable(job) if job is not None else None
+            if job is None or term is None or not isinstance(spec, Spec) or not self.may_act():
+                return
+            view = self._view(key, job, spec, term)
+            step = protocol.settle(view)
+            if isinstance(step, Wait | Stop):
+                return
+            await self.effects.take(view, step, term.lease_uid)
 
     def _sleep(self, key: Key, view: View, step: Wait) -> None:
         """Until the moment on the term clock that the rules name; and count who is due at the same instant."""
@@ -234,8 +253,8 @@ class Scheduler:
         self._alarms.clear(key)
         self._failures.pop(key, None)
         if self.cache.job(key) is None:
-            for uid in {run.job_uid for run in self.cache.runs(key)}:
-                self._specs.pop(uid or "", None)
+            uid, _ = self._specs.pop(key, ("", NOTHING_TO_RUN))
+            self.effects.taken.pop(uid, None)
             self.acting.forget(run.uid for run in self.cache.runs(key))
 
     def _view(self, key: Key, job: Job, spec: Spec, term: Term) -> View:

@@ -250,7 +250,9 @@ class Controller:
             fresh = self._fresh()
             if not fresh and not told:
                 limit = self._settings.staleness_limit
-                sentence = f"Neither watch nor list has been heard of for {limit:g} s: nothing is launched until one is."
+                sentence = (
+                    f"Neither watch nor list has been heard of for {limit:g} s: nothing is launched until one is."
+                )
                 self._noticed("CacheStale", f"{sentence} Look at the API server, and at this controller's rights.")
                 self._metrics.error("stale cache")
             if fresh and told:
@@ -269,7 +271,8 @@ class Controller:
             await asyncio.sleep(30.0)
 
     def _fleet_pause_changed(self) -> None:
-        self._scheduler.wake_all()
+        # A moment later: the term is handed on after this was called.
+        self._loop.call_later(0.2, self._scheduler.wake_all)
 
     def _noticed(self, reason: str, message: str) -> None:
         _log.warning("election", extra={"reason": reason, "sentence": message})

@@ -159,18 +159,20 @@ class JobLauncher:
 
     async def _while_trusted(self, step: Callable[[], Awaitable[T]]) -> T:
         """Again and again while the API server does not answer and the term is trusted."""
-        wait = FIRST_WAIT
+        wait, sent = FIRST_WAIT, False
         while True:
             try:
                 return await step()
             except TransientError as error:
+                sent = sent or error.sent
                 if not self._trusted():
-                    raise
+                    # A try before this one may have started it, though this one did not.
+                    raise TransientError(str(error), sent=sent) from error
                 _log.debug("the Job is not known to be started; asking again", extra={"error": str(error)})
                 await asyncio.sleep(max(wait, min(LONGEST_WAIT, error.retry_after or 0.0)))
                 wait = min(LONGEST_WAIT, wait * 2)
                 if not self._trusted():
-                    raise
+                    raise TransientError(str(error), sent=sent) from error
 
 
 def _is_over(seen: Seen) -> bool:
