@@ -73,8 +73,8 @@ def _only_decided(
     pairs = tuple(sorted(pair for pair in decided if waiting is None or pair[0] < waiting.at))
     if not pairs:
         return None
-    few = len(pairs) < COUNTED // 2
-    if shut is not None and few and view.now - pairs[0][0] < LAZY and view.job.observed == view.observed:
+    lazy = len(pairs) < COUNTED // 2 and not any(claimed_run(view, at) for at, _ in pairs)
+    if shut is not None and lazy and view.now - pairs[0][0] < LAZY and view.job.observed == view.observed:
         return None
     return WriteJob(watermark=pairs[-1][0], decided=pairs, **settling.riding(view))
 

@@ -174,14 +174,19 @@ def _flush_moments(view: View) -> Iterator[datetime]:
 
 
 def trim(view: View) -> Step | None:
-    """History limits: the oldest finished runs that have left ``active``. The watermark remembers them."""
+    """History limits: the oldest finished runs that have left ``active``. The watermark remembers them.
+
+    Runs that were never launched are counted by themselves, so that no failure gives way to them.
+    """
     finished = [r for r in view.runs if r.phase.final and view.job.entry(r.uid) is None and not r.deleting]
     ours = sorted(
         (r for r in finished if r.lease in (None, view.lease)), key=lambda r: (r.completed or r.created, r.uid)
     )
     good = [run for run in ours if run.phase is Phase.SUCCEEDED]
-    bad = [run for run in ours if run.phase is not Phase.SUCCEEDED]
-    for runs, limit in ((good, view.spec.successful_history), (bad, view.spec.failed_history)):
+    idle = [run for run in ours if run.phase in (Phase.SKIPPED, Phase.SUPERSEDED)]
+    bad = [run for run in ours if run.phase is not Phase.SUCCEEDED and run not in idle]
+    limits = ((good, view.spec.successful_history), (bad, view.spec.failed_history), (idle, view.spec.failed_history))
+    for runs, limit in limits:
         if len(runs) > limit:
             return DeleteRun(run=runs[0])
     return None

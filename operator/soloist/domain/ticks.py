@@ -143,7 +143,7 @@ def plan(
     after: datetime | None = None,
     queued_after: datetime | None = None,
 ) -> Plan:
-    """Sort the undecided ticks. ``claimed``: those for which a run stands ready; ``waiting``: something holds them up under
+    """Sort the undecided ticks. ``claimed``: those for which a run stood ready before their time; ``waiting``: something holds them up under
     Queue; ``closed``: nothing may start (suspended, paused), so that each is let go at its time; ``after``: those up to
     there are let go elsewhere; ``queued_after``: those after that which a newer one passes over waited for their turn.
 

@@ -89,9 +89,8 @@ class View:
 
     @cached_property
     def planned(self) -> Plan:
-        ready = {
-            run.tick for run in self.runs if run.tick is not None and run.epoch == self.epoch and self.expected(run)
-        }
+        ahead = (run for run in self.runs if run.epoch == self.epoch and self.expected(run))
+        ready = {run.tick for run in ahead if run.tick is not None and run.created < launch_at(self, run)}
         queue = self.spec.concurrency is ConcurrencyPolicy.QUEUE
         return plan(
             self.job,
