@@ -17,12 +17,15 @@ import pytest
 
 from soloist.domain.instants import parse_time
 from tests.api.crew import Crew, Raw
-from tests.api.tending import CALM, start
+from tests.api.tending import start
 from tests.cluster.backend import Backend, Received
 from tests.cluster.children import until
 from tests.cluster.client import ApiClient
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace
+
+LONG = {"SOLOIST_LEASE_DURATION": "60", "SOLOIST_LEASE_RETRY_PERIOD": "5", "SOLOIST_LEASE_MARGIN": "6"}
+"""No test of a desk is about leadership: an API server that is slow for a while costs nobody the Lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ def desk(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("desk")
     crew = Crew(control_plane, namespace, folder)
     with Backend(folder / "backend") as backend:
-        start(crew, "a", **CALM)
+        start(crew, "a", **LONG)
         child = crew.members["a"].child()
         yield Desk(crew=crew, backend=backend)
         log = crew.members["a"].log()

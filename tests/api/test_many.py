@@ -1,0 +1,111 @@
+"""A thousand jobs: all missed when a leader comes, and all due in one second. Each is launched once, none early, soon."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.api.crew import Crew, Raw
+from tests.api.desk import LONG, errors, lines, moment, now, phase
+from tests.cluster.backend import Backend, Received
+from tests.cluster.children import until
+
+pytestmark = pytest.mark.cluster
+
+MANY = 1000
+PERIOD = 40
+
+
+def slot(after: datetime) -> datetime:
+    """The first tick after that moment."""
+    return datetime.fromtimestamp((int(after.timestamp()) // PERIOD + 1) * PERIOD, UTC)
+
+
+def name_of(number: int) -> str:
+    return f"many-{number:04d}"
+
+
+def create(crew: Crew, backend: Backend) -> timedelta:
+    """How long it took: a thousand bare creates, which tells how fast this machine is just now."""
+
+    def one(number: int) -> None:
+        url = backend.url(f"/{name_of(number)}")
+        crew.job(name_of(number), schedule=f"@every {PERIOD}s", timeoutSeconds=20, http={"url": url})
+
+    began = now()
+    with ThreadPoolExecutor(max_workers=12) as pool:
+        list(pool.map(one, range(MANY)))
+    return now() - began
+
+
+def calls(backend: Backend, tick: datetime) -> list[Received]:
+    return [seen for seen in backend.received() if moment(seen.header("Soloist-Scheduled-Time")) == tick]
+
+
+def all_called_once(backend: Backend, tick: datetime, count: int) -> list[Received]:
+    """Wait for so many calls of that tick after those that were before; no job twice, none early."""
+    before = len([seen for seen in backend.received() if moment(seen.header("Soloist-Scheduled-Time")) < tick])
+    until(lambda: len(backend.received()) >= before + count, what=f"{count} calls of {tick}", timeout=60)
+    seen = calls(backend, tick)
+    twice = [path for path, many in Counter(each.path for each in seen).items() if many > 1]
+    assert not twice, twice
+    assert all(each.at >= tick for each in seen), f"early: {min(each.at for each in seen)}"
+    assert {each.header("Soloist-Attempt") for each in seen} == {"1"}
+    return seen
+
+
+def settled(crew: Crew, count: int) -> list[Raw]:
+    """Wait until all jobs have so many successes, and nothing goes on."""
+
+    def probe() -> list[Raw] | None:
+        found = crew.cluster.api().items(crew.namespace.ours("scheduledjobs"))
+        done = [job for job in found if job.get("status", {}).get("counters", {}).get("succeeded", 0) >= count]
+        return found if len(done) >= MANY - 1 else None
+
+    found: list[Raw] = until(probe, what=f"all jobs have {count} successes", timeout=90)
+    return found
+
+
+def test_a_thousand_missed_ones_are_launched_at_recovery_and_a_thousand_due_ones_at_their_time(
+    crew: Crew, backend: Backend
+) -> None:
+    took = create(crew, backend)
+    missed = slot(now())
+    until(lambda: now() > missed, what="all are due and nobody leads", timeout=PERIOD + 5)
+    crew.start("a", **LONG)
+    crew.leader(timeout=60)
+    lease = crew.lease() or {}
+    began = datetime.fromtimestamp(int(lease["metadata"]["annotations"]["soloist.dev/epoch"]) / 1e6, UTC)
+    last = max(each.at for each in all_called_once(backend, missed, MANY))
+    allowed = max(timedelta(seconds=15), 2 * took)
+    assert last - began <= allowed, f"the last one {last - began} after the term began; {took} for as many creates"
+
+    due = slot(now() + timedelta(seconds=10))
+    until(lambda: now() > due - timedelta(seconds=4), what="the next tick is near", timeout=PERIOD + 15)
+    odd = name_of(7)
+    run = until(lambda: recorded(crew, odd, due), what="one is recorded ahead of its time", timeout=PERIOD + 10)
+    crew.edit(odd, {"suspend": True})
+    seen = all_called_once(backend, due, MANY - 1)
+    last = max(each.at for each in seen)
+    allowed = max(timedelta(seconds=10), took)
+    assert last - due <= allowed, f"the last one {last - due} after its time; {took} for as many creates"
+    until(lambda: crew.phase(run) in ("Succeeded", "Skipped"), what="the suspended one is settled", timeout=20)
+    was_called = f"/{odd}" in [each.path for each in calls(backend, due)]
+    assert crew.phase(run) == ("Succeeded" if was_called else "Skipped")
+    if not was_called:
+        assert crew.cluster.api().get(crew.namespace.ours("jobruns", run))["status"]["reason"] == "Suspended"
+
+    for job in settled(crew, 1):
+        status = job["status"]
+        assert status["counters"]["failed"] == status["counters"]["unknown"] == 0, job
+        assert not lines(status, "Blocked"), job
+    assert {phase(each) for each in crew.runs()} <= {"Pending", "Succeeded", "Skipped"}
+    assert not errors(crew.members["a"].log()), errors(crew.members["a"].log())
+
+
+def recorded(crew: Crew, job: str, tick: datetime) -> str:
+    entries = crew.status(job).get("active", [])
+    return next((str(each["run"]) for each in entries if moment(each["scheduledTime"]) == tick), "")
