@@ -286,7 +286,7 @@ FAULTS: dict[str, Fault] = {
         seed=1284, how=jitter_of_now, often={"edit": 8, "crash": 8}
     ),
     "the time-out of now decides for how long an unknown run is in the way": Fault(
-        how=timeout_of_now, often={"edit": 8}
+        seed=3829, how=timeout_of_now, often={"edit": 8}
     ),
 }
 BUDGET = 6_000
