@@ -56,6 +56,7 @@ class Elector:
         self._ended, self._woken, self._poked = threading.Event(), threading.Event(), False
         self._drained: threading.Event | None = None
         self._idle_boot: float | None = None
+        self._stood_by = False
         self._notices: set[str] = set()
         self._thread = threading.Thread(target=self.run, name="elector", daemon=True)
 
@@ -139,6 +140,9 @@ class Elector:
             return
         self._heard(answer, wall, sent_boot)
         standing = self._standing
+        if standing.record is not None and standing.term is None and not self._stood_by:
+            self._stood_by = True
+            logger.info("standing by", extra={"holder": standing.record.holder})
         if standing.term is None and standing.lost is None and self._pods.holder_is_dead(standing.record):
             nonce = standing.record.nonce if standing.record is not None else None
             self._standing = proven_dead(standing, nonce, boot=self._clock.boottime(), stagger=self._draw())
