@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -9,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.api.crew import Crew, Raw
-from tests.api.desk import LONG, errors, lines, moment, now, phase
+from tests.api.desk import LONG, errors, moment, now, phase
 from tests.cluster.backend import Backend, Received
 from tests.cluster.children import until
 
@@ -28,17 +30,18 @@ def name_of(number: int) -> str:
     return f"many-{number:04d}"
 
 
-def create(crew: Crew, backend: Backend) -> timedelta:
-    """How long it took: a thousand bare creates, which tells how fast this machine is just now."""
+def within(seconds: float) -> timedelta:
+    """So long on a machine that does nothing else; as much longer as others keep it busy. (The benchmark is stricter.)"""
+    return timedelta(seconds=seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
+
+def create(crew: Crew, backend: Backend) -> None:
     def one(number: int) -> None:
         url = backend.url(f"/{name_of(number)}")
         crew.job(name_of(number), schedule=f"@every {PERIOD}s", timeoutSeconds=20, http={"url": url})
 
-    began = now()
     with ThreadPoolExecutor(max_workers=12) as pool:
         list(pool.map(one, range(MANY)))
-    return now() - began
 
 
 def calls(backend: Backend, tick: datetime) -> list[Received]:
@@ -57,22 +60,22 @@ def all_called_once(backend: Backend, tick: datetime, count: int) -> list[Receiv
     return seen
 
 
-def settled(crew: Crew, count: int) -> list[Raw]:
-    """Wait until all jobs have so many successes, and nothing goes on."""
+def over(crew: Crew, tick: datetime) -> list[Raw]:
+    """Wait until all runs of that tick have their outcome."""
 
     def probe() -> list[Raw] | None:
-        found = crew.cluster.api().items(crew.namespace.ours("scheduledjobs"))
-        done = [job for job in found if job.get("status", {}).get("counters", {}).get("succeeded", 0) >= count]
-        return found if len(done) >= MANY - 1 else None
+        time.sleep(0.5)  # a list of a thousand is no light question
+        runs = [run for run in crew.runs() if moment(run["spec"]["scheduledTime"]) == tick]
+        return runs if len(runs) == MANY and all(phase(run) in ("Succeeded", "Skipped") for run in runs) else None
 
-    found: list[Raw] = until(probe, what=f"all jobs have {count} successes", timeout=90)
+    found: list[Raw] = until(probe, what=f"all runs of {tick} are over", timeout=120)
     return found
 
 
 def test_a_thousand_missed_ones_are_launched_at_recovery_and_a_thousand_due_ones_at_their_time(
     crew: Crew, backend: Backend
 ) -> None:
-    took = create(crew, backend)
+    create(crew, backend)
     missed = slot(now())
     until(lambda: now() > missed, what="all are due and nobody leads", timeout=PERIOD + 5)
     crew.start("a", **LONG)
@@ -80,29 +83,26 @@ def test_a_thousand_missed_ones_are_launched_at_recovery_and_a_thousand_due_ones
     lease = crew.lease() or {}
     began = datetime.fromtimestamp(int(lease["metadata"]["annotations"]["soloist.dev/epoch"]) / 1e6, UTC)
     last = max(each.at for each in all_called_once(backend, missed, MANY))
-    allowed = max(timedelta(seconds=15), 2 * took)
-    assert last - began <= allowed, f"the last one {last - began} after the term began; {took} for as many creates"
+    assert last - began <= within(15), f"the last one {last - began} after the term began, at load {os.getloadavg()}"
 
-    due = slot(now() + timedelta(seconds=10))
-    until(lambda: now() > due - timedelta(seconds=4), what="the next tick is near", timeout=PERIOD + 15)
+    assert {phase(run) for run in over(crew, missed)} == {"Succeeded"}
+
+    due = slot(now() + timedelta(seconds=15))
+    until(lambda: now() > due - timedelta(seconds=4), what="the next tick is near", timeout=PERIOD + 20)
     odd = name_of(7)
     run = until(lambda: recorded(crew, odd, due), what="one is recorded ahead of its time", timeout=PERIOD + 10)
     crew.edit(odd, {"suspend": True})
     seen = all_called_once(backend, due, MANY - 1)
     last = max(each.at for each in seen)
-    allowed = max(timedelta(seconds=10), took)
-    assert last - due <= allowed, f"the last one {last - due} after its time; {took} for as many creates"
+    assert last - due <= within(10), f"the last one {last - due} after its time, at load {os.getloadavg()}"
     until(lambda: crew.phase(run) in ("Succeeded", "Skipped"), what="the suspended one is settled", timeout=20)
     was_called = f"/{odd}" in [each.path for each in calls(backend, due)]
     assert crew.phase(run) == ("Succeeded" if was_called else "Skipped")
     if not was_called:
         assert crew.cluster.api().get(crew.namespace.ours("jobruns", run))["status"]["reason"] == "Suspended"
 
-    for job in settled(crew, 1):
-        status = job["status"]
-        assert status["counters"]["failed"] == status["counters"]["unknown"] == 0, job
-        assert not lines(status, "Blocked"), job
-    assert {phase(each) for each in crew.runs()} <= {"Pending", "Succeeded", "Skipped"}
+    skipped = [run for run in over(crew, due) if phase(run) == "Skipped"]
+    assert len(skipped) <= 1
     assert not errors(crew.members["a"].log()), errors(crew.members["a"].log())
 
 

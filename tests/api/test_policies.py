@@ -119,7 +119,8 @@ spec: {scheduledJobName: manual}
 def test_a_tick_whose_name_a_stranger_has_taken_is_let_go_with_its_reason(desk: Desk) -> None:
     made = desk.http("named", schedule="@every 10s")
     at = moment(desk.status("named", lambda s: s.get("nextScheduleTime"), what="it is planned")["nextScheduleTime"])
-    at += timedelta(seconds=10 if away(at) < timedelta(seconds=7) else 0)
+    while away(at) < timedelta(seconds=11):  # it is claimed ten seconds ahead
+        at += timedelta(seconds=10)
     name = run_name("named", made["metadata"]["uid"], at)
     body = {
         "apiVersion": "soloist.dev/v1alpha1",
@@ -203,7 +204,7 @@ def test_after_an_outage_each_policy_runs_the_missed_ticks_it_asks_for(crew: Cre
     crew.members["a"].kill_both()
     died = now()
     watermarks = {name: moment(crew.status(name)["watermark"]) for name in policies}
-    crew.wait(lambda: now() > died + timedelta(seconds=16), what="eight ticks were missed", timeout=30)
+    crew.wait(lambda: now() > died + timedelta(seconds=14), what="seven ticks were missed", timeout=30)
     crew.start("b", **CALM)
     crew.leader(other_than="a", timeout=60)
     led = now()
@@ -222,7 +223,7 @@ def test_after_an_outage_each_policy_runs_the_missed_ticks_it_asks_for(crew: Cre
     assert all(times == sorted(set(times)) for times in late.values()), late
     assert len(late["skip"]) <= 1
     assert len(late["latest"]) <= 1
-    assert len(late["all"]) >= 7, f"under Forbid missed ticks take turns: {late['all']}"
+    assert len(late["all"]) >= 6, f"under Forbid missed ticks take turns: {late['all']}"
     assert 1 <= len(late["some"]) <= 3
     assert 1 <= len(late["deadline"]) <= 4
     reasons = {name: {line["result"] for line in crew.status(name)["recent"]} for name in policies}

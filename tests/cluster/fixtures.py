@@ -17,7 +17,8 @@ import pytest
 
 from tests.cluster.backend import Backend
 from tests.cluster.binaries import locate, to_build
-from tests.cluster.client import ApiClient
+from tests.cluster.children import until
+from tests.cluster.client import ApiClient, ApiError
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.https_proxy import HttpsProxy
 from tests.cluster.proxy import TcpProxy
@@ -91,6 +92,19 @@ def install_crds(cluster: ControlPlane) -> None:
     if any(CRDS.glob("*.yaml")):
         cluster.apply(CRDS)
         cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", CRDS)
+        until(lambda: _are_served(cluster), what="the new kinds are served", timeout=30)
+
+
+def _are_served(cluster: ControlPlane) -> bool:
+    """Right after it is established a kind may still answer 429: its storage is being initialized."""
+    try:
+        for resource in ("scheduledjobs", "jobruns"):
+            cluster.api().get(f"/apis/soloist.dev/v1alpha1/{resource}?limit=1")
+    except ApiError as refused:
+        if refused.status in (404, 429):
+            return False
+        raise
+    return True
 
 
 @pytest.fixture
