@@ -1,6 +1,7 @@
 """How much memory a leader of a thousand jobs uses once it has launched as many ticks as they have in an hour.
 
-An hour is compressed: each job has sixty ticks, a few seconds apart, and jitter spreads a slot's runs over the whole of it.
+An hour is compressed: each job has thirty ticks, as one that is due every two minutes, some seconds apart; jitter spreads the
+runs of a slot over the whole of it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from tests.bench.skew import MANY
 from tests.bench.stage import Say, Stage, scheduled_jobs, settled, start_ready
 from tests.cluster.children import until
 
-TICKS = 60
-APART = 8
+TICKS = 30
+APART = 12
 PATH = "/hour"
 
 

@@ -54,7 +54,7 @@ from soloist.shells.telemetry import Metrics, start_logging
 
 _log = logging.getLogger("soloist.controller")
 
-GARBAGE = (20_000, 20, 20)
+GARBAGE = (5_000, 10, 10)
 
 REMEMBERED = timedelta(minutes=10)
 """Ends of terms younger than this are kept in any case: a late write of such a term may still arrive."""
