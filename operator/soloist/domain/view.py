@@ -89,8 +89,16 @@ class View:
 
     @cached_property
     def planned(self) -> Plan:
-        ahead = (run for run in self.runs if run.epoch == self.epoch and self.expected(run))
-        ready = {run.tick for run in ahead if run.tick is not None and run.created < launch_at(self, run)}
+        decided = self.job.watermark or datetime.min.replace(tzinfo=self.now.tzinfo)
+        ready = {
+            run.tick
+            for run in self.runs
+            if run.tick is not None
+            and run.tick > decided
+            and run.epoch == self.epoch
+            and self.expected(run)
+            and run.created < launch_at(self, run)
+        }
         queue = self.spec.concurrency is ConcurrencyPolicy.QUEUE
         return plan(
             self.job,
@@ -108,7 +116,11 @@ class View:
         return self.memory.get(uid, NOTHING)
 
     def run(self, uid: str) -> Run | None:
-        return next((run for run in self.runs if run.uid == uid), None)
+        return self._by_uid.get(uid)
+
+    @cached_property
+    def _by_uid(self) -> Mapping[str, Run]:
+        return {run.uid: run for run in self.runs}
 
     def mine(self, entry: Entry) -> bool:
         return entry.lease == self.lease and entry.epoch == self.epoch
