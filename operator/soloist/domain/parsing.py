@@ -32,7 +32,7 @@ def parse_job(raw: Raw, known: Job | None = None) -> Job:
         edited=_edited(meta),
         deleting="deletionTimestamp" in meta,
         paused=str(paused) if paused not in (None, "", "false") else None,
-        resumed_at=_resumed(parse_time(annotations.get("soloist.dev/resumed-at")), meta),
+        resumed_at=parse_time(annotations.get("soloist.dev/resumed-at")),
         spec=known.spec if known is not None and same_spec else parse_spec(_mapping(raw.get("spec"))),
         observed=_observed(_mapping(status.get("observedSchedule"))),
         watermark=parse_time(status.get("watermark")),
@@ -108,12 +108,6 @@ def _observed(raw: Raw) -> Observed | None:
         suspend=bool(raw.get("suspend", False)),
         since=since,
     )
-
-
-def _resumed(said: datetime | None, meta: Raw) -> datetime | None:
-    """A clock that is ahead must not end pauses that are yet to come: not later than the object was last written."""
-    edited = _edited(meta)
-    return min(said, edited + timedelta(seconds=1)) if said is not None and edited is not None else said
 
 
 def _edited(meta: Raw) -> datetime | None:
