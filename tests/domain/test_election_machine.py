@@ -161,7 +161,7 @@ def budget(examples: int, *, seeded: bool = True) -> settings:
 def test_at_most_one_believes_itself_the_leader_whatever_happens() -> None:
     Tally.steps = Tally.claims = Tally.heals = Tally.exempt = 0
     began = time.process_time()
-    run_state_machine_as_test(Elections, settings=budget(int(os.environ.get("SOLOIST_ELECTIONS", "130"))))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(Elections, settings=budget(int(os.environ.get("SOLOIST_ELECTIONS", "170"))))  # type: ignore[no-untyped-call]
     took = time.process_time() - began
     print(f"{Tally.steps} steps, {Tally.claims} claims, {Tally.heals} recoveries, {Tally.exempt} exempt, {took:.1f} s")
     assert Tally.steps >= LEAST_STEPS
