@@ -15,6 +15,7 @@ from soloist.adapters.kube.watch import Watch
 from soloist.ports import Raw
 from tests.adapters.kube.conftest import AccessTo
 from tests.cluster import faults
+from tests.cluster.children import until
 from tests.cluster.fixtures import Namespace
 from tests.cluster.https_proxy import HttpsProxy
 from tests.cluster.proxy import TcpProxy
@@ -125,8 +126,13 @@ def test_every_change_is_told_in_order(access: AccessTo, path: str, people: Peop
     run(body)
 
 
-def test_what_others_label_otherwise_is_not_told(access: AccessTo, path: str, people: People) -> None:
+def test_what_others_label_otherwise_is_not_told(
+    access: AccessTo, path: str, people: People, namespace: Namespace
+) -> None:
     async def body() -> None:
+        # The controller manager gives it to each new namespace, in its own time.
+        ours = namespace.path("configmaps", "kube-root-ca.crt")
+        await asyncio.to_thread(until, lambda: namespace.api.find(ours), what="the ConfigMap is there", timeout=20)
         async with following(access(), path) as it:
             await people.change("kube-root-ca.crt", "1")
             await people.create("a")
