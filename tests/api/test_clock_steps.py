@@ -42,8 +42,8 @@ from soloist.adapters.clock import SystemClock
 right, offset = SystemClock.now, Path(os.environ["TEST_CLOCK_OFFSET"])
 SystemClock.now = lambda self: right(self) + timedelta(seconds=float(offset.read_text()))
 """
-STEPS = (0.9, -1.5, 1.5, -1.5, 0.0)
-"""Seconds off. Half of the readings at +1.5 count as skewed, since the API server's Date is cut to whole seconds."""
+STEPS = (0.9, -1.5, 0.95, -1.5, 0.0)
+"""Seconds off. From +1 on some readings count as skewed, since the API server's Date is cut to whole seconds."""
 
 
 def clock_of(crew: Crew, name: str, offset: float = 0.0) -> dict[str, str]:

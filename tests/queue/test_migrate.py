@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from soloist.adapters.postgres.migrate import Migration, known, look, migrate, script
 from soloist.domain.errors import PermanentError, TransientError
-from soloist.shells.cli_migrate import migrate as command
+from soloist.shells.cli import cli
 from tests.postgres.pooler import PgBouncer
 from tests.postgres.server import Database, Postgres
 from tests.queue.schema_dump import CHECKSUMS, SCHEMA, checksums, dump
@@ -21,7 +21,7 @@ NOTHING = ("SELECT FROM pg_namespace WHERE nspname = 'soloist'", 0)
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner(env={"SOLOIST_DATABASE": ""}).invoke(command, arguments)
+    result = CliRunner(env={"SOLOIST_DATABASE": ""}).invoke(cli, ["migrate", *arguments])
     return result.exit_code, result.output
 
 
