@@ -4,7 +4,7 @@
 happened, and asking again with the same fence is harmless. A fake of a port passes the same contract suite as the adapter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from soloist.domain.claims import Claim, Settled, Verdict
@@ -13,8 +13,12 @@ from soloist.domain.claims import Claim, Settled, Verdict
 class Rows(Protocol):
     """The due rows of one queue, in whatever table they are."""
 
-    async def claim(self, most: int) -> list[Claim]:
-        """At most ``most`` due rows, claimed and committed; as many as asked means that there may be more."""
+    async def claim(self, most: int, *, without: Collection[str] = ()) -> list[Claim]:
+        """At most ``most`` due rows, claimed and committed; as many as asked means that there may be more.
+
+        ``without``: values of the column of ``concurrency.perKey`` of which this worker has enough in hand. Whoever can
+        leaves their rows out, so that those behind them are found; one that gives them all the same does no harm.
+        """
 
     async def renew(self, claims: Sequence[Claim]) -> set[int]:
         """A whole lease from now for each; gives the fences that still hold. One that is missing is lost."""
