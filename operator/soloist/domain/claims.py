@@ -60,9 +60,12 @@ class Parked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutBack:
-    """Untried: due as before, no attempt used, for another worker to take at once."""
+    """Untried: no attempt used. ``retry_in`` is how long nobody shall take it, on the database's clock: nothing, and another
+    worker takes it at once; longer where its endpoint is not to be asked for now (an open breaker).
+    """
 
     claim: Claim
+    retry_in: timedelta = timedelta(0)
 
 
 Settled = Done | Failed | Parked | PutBack
@@ -74,5 +77,7 @@ class Verdict(StrEnum):
     ACCEPTED = "Accepted"
     LOST = "Lost"  # another claim, a cancellation or an outcome came first; nothing was written
     CHANGED = "Changed"  # the application changed or deleted the row underneath; only our claim was ended
-    REFUSED = "Refused"  # a constraint or a trigger of the table refused the outcome; the row is parked as a dead letter
+    REFUSED = (
+        "Refused"  # a constraint or a trigger of the table refused the outcome; the row is parked as a dead letter
+    )
     STILL_DUE = "StillDue"  # outcome Handler: the application left the row due at the same time; counted as failed
