@@ -1,7 +1,8 @@
-"""Which IP address an ``http`` action may dial.
+"""Which IP address may be dialled.
 
-The URL of an action is trusted as much as whoever may write ScheduledJobs, so Services, Pods and loopback are open. What
-no backend lives at is refused: link-local and cloud metadata (credentials of the node), unspecified, multicast, broadcast.
+A URL in a spec is trusted as much as whoever may write the object, so Services, Pods and loopback are open. What no
+backend lives at is refused: link-local and cloud metadata (credentials of the node), unspecified, multicast, broadcast.
+An address that comes from a table is trusted by nobody: it has defaults of its own (``public_addresses``).
 
 The longest prefix decides, as in a routing table; between equal ones a denied network beats an allowed one, and that beats
 a default. So opening 169.254.0.0/16 does not open 169.254.169.254, which has an entry of its own; and denying 0.0.0.0/0
@@ -18,10 +19,11 @@ from soloist.domain.errors import ConfigError
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+Default = tuple[Network, str | None]
 
 _METADATA = "a cloud metadata service"
 
-REFUSED_BY_DEFAULT: tuple[tuple[Network, str], ...] = (
+REFUSED_BY_DEFAULT: tuple[Default, ...] = (
     (IPv4Network("0.0.0.0/8"), "unspecified"),
     (IPv4Network("169.254.0.0/16"), "link-local"),
     (IPv4Network("224.0.0.0/4"), "multicast"),
@@ -50,10 +52,11 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressRules:
-    """The operator's own networks, on top of ``REFUSED_BY_DEFAULT``."""
+    """The operator's own networks, on top of ``defaults``: networks with what they are, None for one that is open."""
 
     allowed: tuple[Network, ...] = ()
     denied: tuple[Network, ...] = ()
+    defaults: tuple[Default, ...] = REFUSED_BY_DEFAULT
 
     def refusal(self, address: Address) -> str | None:
         """A sentence that says why ``address`` may not be dialled; None: it may."""
@@ -65,10 +68,11 @@ class AddressRules:
     def _judge(self, face: Address) -> str | None:
         """The reason of the entry that decides, None where it allows."""
         matches: list[tuple[int, int, str | None]] = [(-1, 0, None)]
-        for network, kind in REFUSED_BY_DEFAULT:
+        for network, kind in self.defaults:
             if face in network:
-                remedy = f"an operator may list {network} under the allowed networks"
-                matches.append((network.prefixlen, 0, f"is {kind} and refused by default; {remedy}"))
+                remedy = f"an operator may list {network if network.prefixlen else face} under the allowed networks"
+                why = None if kind is None else f"is {kind} and refused by default; {remedy}"
+                matches.append((network.prefixlen, 0, why))
         matches += [(network.prefixlen, 1, None) for network in self.allowed if face in network]
         matches += [(net.prefixlen, 2, f"is in the denied network {net}") for net in self.denied if face in net]
         return max(matches, key=lambda match: match[:2])[2]

@@ -2,14 +2,15 @@
 
 ``{run}`` in a template is a variable, ``{{`` stands for one ``{``. Only a word in braces is a variable, so a JSON body needs
 no escapes, and a word that is not on the list is refused rather than sent. Values are names, numbers and times of ours:
-none can break out of a JSON string or a header. The URL is no template.
+none can break out of a JSON string or a header. The URL is no template. The delivery of a row has a list of its own, in
+which values are data of the row (``delivery_request``).
 
 The headers that identify a run are ours alone. All that depends on the receiver's honesty (the idempotency key, the
 fence) would be worth nothing if a manifest could overwrite it. So are those that frame a message (request smuggling).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -36,7 +37,7 @@ class HttpReason(StrEnum):
 
 VARIABLES = ("namespace", "job", "run", "key", "scheduledTime", "attempt", "fence")
 
-_VARIABLE = re.compile(r"\{\{|\{([A-Za-z][A-Za-z0-9]*)\}")
+_VARIABLE = re.compile(r"\{\{|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _OURS = frozenset({"idempotency-key", "soloist-run", "soloist-scheduled-time", "soloist-attempt", "soloist-fence"})
@@ -112,12 +113,16 @@ def render(template: str, values: Mapping[str, str]) -> str:
     return _VARIABLE.sub(fill, template)
 
 
-def template_problem(template: str) -> str | None:
-    """What is wrong with a template, as the end of a sentence that begins with its field."""
-    for match in _VARIABLE.finditer(template):
-        name = match.group(1)
-        if name is not None and name not in VARIABLES:
-            known = ", ".join(f"{{{variable}}}" for variable in VARIABLES)
+def names_in(template: str) -> list[str]:
+    """The variables that a template names, in the order in which they appear."""
+    return [match.group(1) for match in _VARIABLE.finditer(template) if match.group(1) is not None]
+
+
+def template_problem(template: str, variables: Collection[str] = VARIABLES) -> str | None:
+    """What is wrong with a template over ``variables``, as the end of a sentence that begins with its field."""
+    for name in names_in(template):
+        if name not in variables:
+            known = ", ".join(f"{{{variable}}}" for variable in variables)
             return f'holds {{{name}}}, which is no variable; there are {known}, and "{{{{" stands for one "{{"'
     return None
 
@@ -146,13 +151,13 @@ def address_problem(url: str) -> str | None:
     return None
 
 
-def header_problem(name: str) -> str | None:
-    """What is wrong with the name of a header, as the end of a sentence."""
+def header_problem(name: str, also_ours: Collection[str] = ()) -> str | None:
+    """What is wrong with the name of a header, as the end of a sentence. ``also_ours``: further names, in lower case."""
     lower = name.lower()
     if not _TOKEN.fullmatch(name):
         return f"name {name!r} is not one; use letters, digits and hyphens"
-    if lower in _OURS:
-        return f"{name} is set by Soloist for every run; use another name"
+    if lower in _OURS or lower in also_ours:
+        return f"{name} is set by Soloist for every request; use another name"
     if lower in _MESSAGE or lower in _CONNECTION:
         return f"{name} follows from the url, the body and the connection; leave it out"
     return None
