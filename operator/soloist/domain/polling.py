@@ -1,0 +1,87 @@
+"""When a queue is asked for due rows again, and where in it the next claim may begin.
+
+A claim that comes back full is followed by the next at once: there is more. One that finds nothing waits, from ``least``
+doubling to ``most``, and jitter only shortens a wait, so a row that comes due in an idle queue is picked up within ``most``
+of its time, with no traffic at all. Errors have waits of their own, since a database that is down is not an empty queue.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from soloist.domain.claims import Claim
+
+JITTER = 0.2
+FIRST_AFTER_ERROR, LONGEST_AFTER_ERROR = 0.1, 5.0
+MOST_AT_ONCE = 100
+"""Rows a claim asks for at the most: beyond that it is no faster, and holds more locks for longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Where the polling of one queue stands. ``least`` and ``most`` are seconds."""
+
+    least: float = 0.005
+    most: float = 0.25
+    empty: int = 0
+    failed: int = 0
+
+    def after_claim(self, *, asked: int, taken: int) -> "Pace":
+        """``taken`` of the ``asked`` rows came and are worked. Fewer than asked means that nothing more is due."""
+        return self._with(empty=self.empty + 1 if taken == 0 < asked else 0, failed=0)
+
+    def after_error(self) -> "Pace":
+        return self._with(empty=0, failed=self.failed + 1)
+
+    def woken(self) -> "Pace":
+        """Something was enqueued: begin with the shortest wait again."""
+        return self._with(empty=0, failed=self.failed)
+
+    def wait(self, *, full: bool, drawn: float) -> float:
+        """Seconds until the next claim; ``full``: the last one gave what it was asked for. ``drawn`` is in [0, 1)."""
+        if self.failed:
+            longest = min(LONGEST_AFTER_ERROR, FIRST_AFTER_ERROR * 2.0 ** min(self.failed - 1, 20))
+        elif full:
+            return 0.0
+        else:
+            longest = min(self.most, self.least * 2.0 ** min(max(self.empty - 1, 0), 20))
+        return longest * (1.0 - JITTER * drawn)
+
+    def _with(self, *, empty: int, failed: int) -> "Pace":
+        return Pace(least=self.least, most=self.most, empty=empty, failed=failed)
+
+
+def how_many(*, free: int, room: int) -> int:
+    """Rows to ask for: as many as there are free slots and places for their outcomes, and never too many at once."""
+    return max(0, min(free, room, MOST_AT_ONCE))
+
+
+def enough(asked: int, *, slots: int) -> bool:
+    """Whether so many rows are worth a statement now; else it waits a moment for more slots to become free."""
+    return asked * 4 >= min(slots, MOST_AT_ONCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Behind which row the next claim may begin, so as not to walk again through what was finished and is still there.
+
+    Rows that come back to an earlier place are not met so, hence a claim from the very beginning once in each poll
+    interval (``since``: when the last such claim was sent). For tables that are claimed in the order of ``due`` and one
+    whole number.
+    """
+
+    due: datetime | None = None
+    row: int = 0
+    since: float = float("-inf")
+
+    def at(self, now: float, *, most: float) -> "Start":
+        """What a claim that is sent at ``now`` begins with."""
+        return Start(since=now) if self.due is None or now - self.since >= most else self
+
+    def after(self, claims: Sequence[Claim], *, asked: int) -> "Start":
+        """What is known after a claim that began here: where it ended, if it was full."""
+        if not claims or len(claims) < asked:
+            return Start(since=self.since)
+        last = max(claim.priority for claim in claims)
+        due, row = max((claim.due, int(claim.row[0])) for claim in claims if claim.priority == last and claim.due)
+        return Start(due=due, row=row, since=self.since)

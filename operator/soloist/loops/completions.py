@@ -1,0 +1,122 @@
+"""Writes what became of claims: many at once, none forgotten, each under its fence.
+
+An outcome waits at most ``LINGER`` for others; a full batch, and a worker that is going away, wait for nothing. A write of
+which no answer came is sent again as it was, with the same fences: the database takes each outcome once, so asking twice
+does no harm, and asking not at all would deliver the row again. That goes on until the claims' own deadlines, which their
+renewals move; whatever waits meanwhile takes up the room that new claims need, so a database that writes slowly is not
+given more to write. An outcome is offered at least once, however late: the fence decides, and no clock.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from soloist.domain.claims import Settled, Verdict
+from soloist.domain.errors import PermanentError, TransientError
+from soloist.domain.polling import Pace
+from soloist.loops.in_hand import Held, InHand
+from soloist.loops.queue_ports import QueueName, QueueReport
+from soloist.loops.row_ports import Rows
+from soloist.ports import Clock
+
+LINGER = 0.01
+BATCH = 100
+
+
+class Completions:
+    """The outcomes of one queue. ``drawn`` gives a number in [0, 1)."""
+
+    def __init__(
+        self,
+        name: QueueName,
+        rows: Rows,
+        hand: InHand,
+        *,
+        clock: Clock,
+        report: QueueReport,
+        drawn: Callable[[], float],
+    ) -> None:
+        self._name, self._rows, self._hand = name, rows, hand
+        self._clock, self._report, self._drawn = clock, report, drawn
+        self._buffer: deque[Held] = deque()
+        self._stir = asyncio.Event()
+        self._hurry = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def offer(self, held: Held, outcome: Settled) -> None:
+        """Have it written. The claim stays in hand, and its lease renewed, until it is."""
+        held.outcome = outcome
+        self._buffer.append(held)
+        self._empty.clear()
+        self._stir.set()
+
+    def hurry(self) -> None:
+        """Wait for no company any more: the worker is going away."""
+        self._hurry = True
+        self._stir.set()
+
+    async def flushed(self) -> None:
+        """Returns when nothing is left to write."""
+        await self._empty.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self.step()
+
+    async def step(self) -> None:
+        """Write one batch, waiting for it first."""
+        while not self._buffer:
+            self._stir.clear()
+            await self._stir.wait()
+        await self._company()
+        batch = [self._buffer.popleft() for _ in range(min(BATCH, len(self._buffer)))]
+        await self._write(batch)
+        if not self._buffer:
+            self._empty.set()
+
+    async def _company(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER):
+                while len(self._buffer) < BATCH and not self._hurry:
+                    self._stir.clear()
+                    await self._stir.wait()
+
+    async def _write(self, batch: list[Held]) -> None:
+        pace, unanswered = Pace(), False
+        while batch:
+            try:
+                verdicts = await self._settle(batch)
+            except Exception as error:  # noqa: BLE001 - the outcomes are known, and must not be lost to a fault of ours
+                self._report.failed(self._name, "settle", error)
+                refused = isinstance(error, PermanentError) or (isinstance(error, TransientError) and not error.sent)
+                unanswered = unanswered or not refused
+            else:
+                self._told(batch, verdicts, unanswered)
+                return
+            pace = pace.after_error()
+            await asyncio.sleep(pace.wait(full=False, drawn=self._drawn()))
+            batch = self._without_lapsed(batch)
+
+    async def _settle(self, batch: list[Held]) -> list[Verdict]:
+        limit = self._hand.lease.call_limit
+        try:
+            async with asyncio.timeout(limit):
+                return await self._rows.settle([held.outcome for held in batch if held.outcome is not None])
+        except TimeoutError as error:
+            raise TransientError(f"the database did not answer within {limit:g} s") from error
+
+    def _told(self, batch: list[Held], verdicts: list[Verdict], unanswered: bool) -> None:
+        for held, verdict in zip(batch, verdicts, strict=True):
+            self._hand.drop(held)
+            if held.outcome is not None:
+                self._report.settled(self._name, held.outcome, verdict, unanswered=unanswered)
+
+    def _without_lapsed(self, batch: list[Held]) -> list[Held]:
+        now, lease = self._clock.boottime(), self._hand.lease
+        for held in batch:
+            if lease.over(held.sent, now):
+                self._hand.drop(held)
+                self._report.lost(self._name, held.claim, "its outcome could not be written before the lease ended")
+        return [held for held in batch if not lease.over(held.sent, now)]
