@@ -7,8 +7,23 @@ bundle, not one for each request.
 import hashlib
 import ssl
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from soloist.domain.actions import KeyRef
+from soloist.domain.errors import PermanentError
 
 _MOST_CONTEXTS = 128
+
+
+class Sealed(Protocol):
+    """A value that shows itself only when asked to, so that no log and no traceback does."""
+
+    def reveal(self) -> str: ...
+
+
+ReadKey = Callable[[str, KeyRef], Awaitable[Sealed]]
+"""Reads one key of a Secret or ConfigMap in a namespace; raises ``SoloistError`` with a sentence."""
 
 
 class TrustStore:
@@ -36,3 +51,13 @@ class TrustStore:
         if len(self._contexts) > _MOST_CONTEXTS:
             self._contexts.popitem(last=False)
         return context
+
+    async def of(self, namespace: str, ca: KeyRef | None, *, verify: bool, read_key: ReadKey) -> ssl.SSLContext | bool:
+        """What aiohttp is to verify a server by: False for nobody, True for the system's, or the context of ``ca``."""
+        if not verify or ca is None:
+            return verify
+        bundle = await read_key(namespace, ca)
+        try:
+            return self.context(bundle.reveal())
+        except ValueError as problem:
+            raise PermanentError(f"{ca.kind} {ca.name}, key {ca.key}, {problem}.") from problem
