@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from soloist.domain import status
 from soloist.domain.actions import FailedKnown, Order, Outcome, Succeeded
 from soloist.domain.errors import TransientError
 from soloist.domain.instants import parse_time
 from soloist.domain.runs import Job
 from soloist.domain.term import Term
-from soloist.loops import effects as module
 from soloist.loops.cache import Cache
 from soloist.loops.scheduler import Pace, Scheduler
 from tests.fakes.store import FakeStore
@@ -174,14 +174,14 @@ def test_a_write_that_fails_or_whose_reply_is_lost_launches_nothing_twice(call: 
 
 
 def test_the_fault_of_one_job_does_not_stop_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    compose = module.status.compose
+    compose = status.compose
 
     def faulty(view: Any, step: Any) -> Any:
         if view.job.name == "broken":
             raise ZeroDivisionError
         return compose(view, step)
 
-    monkeypatch.setattr(module.status, "compose", faulty)
+    monkeypatch.setattr(status, "compose", faulty)
 
     async def scene() -> None:
         stage = Stage("broken", "sweep")

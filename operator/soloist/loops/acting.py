@@ -6,6 +6,7 @@ the run. A Job outlives whoever started it, an HTTP call does not.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from datetime import datetime
 from typing import Any
 
 from soloist.domain import documents, memory
@@ -13,6 +14,7 @@ from soloist.domain.actions import FailedKnown, Outcome, UnknownOutcome
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.domain.runs import NOTHING, Entry, Memory, Run
 from soloist.domain.steps import Cancel, Launch
+from soloist.domain.ticks import Reason
 from soloist.domain.view import View, a_job_tells
 from soloist.loops.cache import Key
 from soloist.loops.lanes import Lanes
@@ -26,7 +28,10 @@ Stage = Callable[[str], None]
 
 
 class Acting:
-    """``stage`` is told of each stage that a run has passed; tests that kill a process there are its only user."""
+    """``memory`` by uid of the run; ``taken``, by uid of the job: ticks whose run cannot be made.
+
+    ``stage`` is told of each stage that a run has passed; tests that kill a process there are its only user.
+    """
 
     def __init__(
         self,
@@ -41,6 +46,7 @@ class Acting:
         self._launcher, self._report, self._clock = launcher, report, clock
         self._wake, self._lanes, self._stage = wake, lanes, stage
         self.memory: dict[str, Memory] = {}
+        self.taken: dict[str, dict[datetime, Reason]] = {}
         self.going: dict[str, RunTask] = {}
         self._outliving: set[str] = set()
 
@@ -104,9 +110,10 @@ class Acting:
 
         task.add_done_callback(over)
 
-    def forget(self, uids: Iterable[str]) -> None:
-        """Of runs whose ScheduledJob is gone nothing need be remembered, but of those that are still going on."""
-        for uid in uids:
+    def forget(self, job: str, runs: Iterable[str]) -> None:
+        """Of a ScheduledJob that is gone nothing need be remembered, but of runs that are still going on. All by uid."""
+        self.taken.pop(job, None)
+        for uid in runs:
             if uid not in self.going:
                 self.memory.pop(uid, None)
 

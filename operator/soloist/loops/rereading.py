@@ -1,5 +1,6 @@
-"""After an error: what the API server says now, whatever was believed."""
+"""After an error, or a write that was forestalled: what the API server says now, whatever was believed."""
 
+from soloist.domain.runs import Job, Run
 from soloist.loops.cache import Cache, Key
 from soloist.ports import Store
 
@@ -13,10 +14,23 @@ async def reread(cache: Cache, store: Store, key: Key) -> None:
     elif known is not None:
         cache.drop_job(*key, uid=known.uid)
     for run in cache.runs(key):
-        if run.phase.final:
-            continue
-        found = await store.read_run(run.namespace, run.name)
-        if found is None or found["metadata"]["uid"] != run.uid:
-            cache.drop_run(key, run.name, uid=run.uid)
-        if found is not None:
-            cache.put_run(found)
+        if not run.phase.final:
+            await reread_run(cache, store, key, run)
+
+
+async def reread_job(cache: Cache, store: Store, job: Job) -> bool:
+    """Whether it is another by now than the rules have looked at."""
+    raw = await store.read_job(job.namespace, job.name)
+    if raw is None or raw["metadata"]["uid"] != job.uid:
+        cache.drop_job(job.namespace, job.name, uid=job.uid)
+    if raw is not None:
+        cache.put_job(raw)
+    return raw is None or str(raw["metadata"]["resourceVersion"]) != job.resource_version
+
+
+async def reread_run(cache: Cache, store: Store, key: Key, run: Run) -> None:
+    raw = await store.read_run(run.namespace, run.name)
+    if raw is None or raw["metadata"]["uid"] != run.uid:
+        cache.drop_run(key, run.name, uid=run.uid)
+    if raw is not None:
+        cache.put_run(raw)
