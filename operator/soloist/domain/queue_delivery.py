@@ -11,6 +11,9 @@ from enum import StrEnum
 from soloist.domain.actions import Header, KeyRef
 from soloist.domain.queue_tables import TableName
 
+VARIABLES = ("id", "key", "attempt", "fence", "due")
+"""What a template may name of every claim; any other name is a column of the row. A column of such a name is hidden."""
+
 
 class Encoding(StrEnum):
     """How the bytes of a signature are written."""
@@ -67,7 +70,7 @@ class HttpDelivery:
     """One request for each attempt, redirects not followed.
 
     The body is ``body_column``, or the payload of our table, or else a JSON object of id, key, attempt, fence and due; GET
-    and HEAD have none. Headers are templates over those five and the columns of the row.
+    and HEAD have none. Headers are templates over ``VARIABLES`` and the columns of the row.
     ``secrets`` sign, the present one first; there are none where ``Lookup.secret`` is read instead. ``expected`` are
     inclusive ranges of status codes; ``ca`` is a PEM bundle to verify the server by (None: the system's).
     """

@@ -33,7 +33,6 @@ from soloist.domain.queue_tables import (
 )
 
 __all__ = [
-    "ON_DEAD_PARAMETERS",
     "AfterCrash",
     "Column",
     "Concurrency",
@@ -62,8 +61,6 @@ __all__ = [
     "TableName",
     "UrlColumn",
 ]
-
-ON_DEAD_PARAMETERS = ("id", "queue", "reason", "error", "attempt")
 
 
 class AfterCrash(StrEnum):
@@ -121,9 +118,13 @@ class Concurrency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDead:
-    """A statement in the transaction of the dead letter; it may use the named parameters ``ON_DEAD_PARAMETERS``."""
+    """A statement in the transaction of the dead letter. ``$n`` in it is the n-th of ``values``.
 
-    sql: str
+    Those are words: ``id`` (``id1``, ``id2`` … of a composite key), ``queue``, ``reason``, ``error`` and ``attempt``.
+    """
+
+    statement: str
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

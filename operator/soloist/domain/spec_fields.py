@@ -119,6 +119,20 @@ class Fields:
             raise wrong(self.at(name), f"{self.at(name)} must be a list of at most {most} items.")
         return [fields(item, f"{self.at(name)}[{number}]") for number, item in enumerate(value)]
 
+    def texts(self, name: str, *, longest: int, most: int) -> tuple[str, ...]:
+        """The texts of a list, each of 1 to ``longest`` characters and there once; none where there is no list."""
+        value = self.raw.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple) or len(value) > most:
+            raise wrong(self.at(name), f"{self.at(name)} must be a list of at most {most} texts.")
+        numbered = Fields({f"{name}[{number}]": item for number, item in enumerate(value)}, self.path)
+        found = tuple(numbered.text(item, "a text, or remove it", longest=longest) for item in numbered.raw)
+        twice = [item for item in found if found.count(item) > 1]
+        if twice:
+            raise wrong(self.at(name), f"{self.at(name)} has {shown(twice[0])} twice: remove one.")
+        return found
+
     def _checked_text(self, name: str, value: object, longest: int) -> str:
         path = self.at(name)
         if not isinstance(value, str):

@@ -1,6 +1,10 @@
-"""The ``http`` action of a spec. What a URL, a header or a template may hold is ``http_request``'s to say."""
+"""The ``http`` action of a spec. What a URL, a header or a template may hold is ``http_request``'s to say.
+
+The readers of its parts serve every other request that a manifest describes.
+"""
 
 import re
+from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from soloist.domain.actions import Header, HttpAction, KeyRef
@@ -18,26 +22,31 @@ _OUR_PREFIX = "soloist-"
 
 def parse_http(http: Fields) -> HttpAction:
     """Read ``spec.http``; raises ``Refusal``."""
-    url = _url(http)
-    method = http.text("method", f"one of {', '.join(METHODS)}", longest=16, default="POST")
-    if method not in METHODS:
-        raise wrong(
-            http.at("method"), f"{http.at('method')} must be one of {', '.join(METHODS)}: {shown(method)} is not."
-        )
-    verify, ca = _tls(http, url)
+    url = parse_url(http)
+    method = parse_method(http)
+    verify, ca = parse_tls(http, url)
     return HttpAction(
         url=url,
         method=method,
-        headers=_headers(http),
+        headers=parse_headers(http, template_problem),
         body=_body(http, method),
-        expected=_expected(http),
+        expected=parse_expected(http),
         follow_redirects=http.flag("followRedirects"),
         verify=verify,
         ca=ca,
     )
 
 
-def _url(http: Fields) -> str:
+def parse_method(http: Fields) -> str:
+    method = http.text("method", f"one of {', '.join(METHODS)}", longest=16, default="POST")
+    if method not in METHODS:
+        raise wrong(
+            http.at("method"), f"{http.at('method')} must be one of {', '.join(METHODS)}: {shown(method)} is not."
+        )
+    return method
+
+
+def parse_url(http: Fields) -> str:
     url = http.text("url", "where to send the request, such as http://backend.default.svc/path", longest=2048)
     problem = url_problem(url) if _readable(url) else "cannot be read; write http://host[:port]/path"
     if problem is not None:
@@ -68,17 +77,20 @@ def _body(http: Fields, method: str) -> str | None:
     return body
 
 
-def _headers(http: Fields) -> tuple[Header, ...]:
-    headers = tuple(_header(item) for item in http.items("headers", most=_MOST_HEADERS))
+def parse_headers(
+    http: Fields, problem_of: Callable[[str], str | None], also_ours: Collection[str] = ()
+) -> tuple[Header, ...]:
+    """``problem_of`` says what is wrong with a template, as the end of a sentence; ``also_ours`` as in ``header_problem``."""
+    headers = tuple(_header(item, problem_of, also_ours) for item in http.items("headers", most=_MOST_HEADERS))
     if len({header.name.lower() for header in headers}) < len(headers):
         path = http.at("headers")
         raise wrong(path, f"{path}: each name may appear once, whatever its case: join the values into one header.")
     return headers
 
 
-def _header(item: Fields) -> Header:
+def _header(item: Fields, problem_of: Callable[[str], str | None], also_ours: Collection[str]) -> Header:
     name = item.text("name", "the header's name, such as Authorization", longest=128)
-    if (problem := header_problem(name)) is not None:
+    if (problem := header_problem(name, also_ours)) is not None:
         raise wrong(item.at("name"), f"{item.path}: {problem}.")
     if name.lower().startswith(_OUR_PREFIX):
         raise wrong(
@@ -88,23 +100,23 @@ def _header(item: Fields) -> Header:
         raise wrong(item.path, f"{item.path}: write either value or valueFrom for {name}, not both and not neither.")
     if item.has("valueFrom"):
         source = item.nested("valueFrom", "secretKeyRef under it")
-        return Header(name=name, ref=_key_ref(source, "secretKeyRef", "Secret"))
+        return Header(name=name, ref=parse_key_ref(source, "secretKeyRef", "Secret"))
     value = item.optional_text("value", longest=4096) or ""
     if _CONTROL.search(value):
         raise wrong(
             item.at("value"), f"{item.at('value')} must be one line without control characters: remove the line break."
         )
-    if (problem := template_problem(value)) is not None:
+    if (problem := problem_of(value)) is not None:
         raise _problem(item.at("value"), problem)
     return Header(name=name, value=value)
 
 
-def _tls(http: Fields, url: str) -> tuple[bool, KeyRef | None]:
-    """Whether to verify the server, and by which CA (None: the system's)."""
+def parse_tls(http: Fields, url: str | None) -> tuple[bool, KeyRef | None]:
+    """Whether to verify the server, and by which CA (None: the system's). ``url`` is None where it is not known yet."""
     if not http.has("tls"):
         return True, None
     tls = http.nested("tls", "insecureSkipVerify, caSecretRef or caConfigMapRef under it")
-    if url.lower().startswith("http:"):
+    if url is not None and url.lower().startswith("http:"):
         raise forbidden(
             tls.path, f"{tls.path} has no effect on an http:// URL: write https:// in {http.at('url')}, or remove it."
         )
@@ -117,11 +129,14 @@ def _tls(http: Fields, url: str) -> tuple[bool, KeyRef | None]:
         raise wrong(path, f"{path}: true makes the given CA useless: remove one of them.")
     if not named:
         return not skip, None
-    return True, _key_ref(tls, named[0], "Secret" if named[0] == "caSecretRef" else "ConfigMap")
+    return True, parse_key_ref(tls, named[0], "Secret" if named[0] == "caSecretRef" else "ConfigMap")
 
 
-def _key_ref(parent: Fields, name: str, kind: str) -> KeyRef:
-    ref = parent.nested(name, f"name and key of a {kind} under it")
+def parse_key_ref(parent: Fields, name: str, kind: str) -> KeyRef:
+    return key_ref(parent.nested(name, f"name and key of a {kind} under it"), kind)
+
+
+def key_ref(ref: Fields, kind: str) -> KeyRef:
     return KeyRef(
         kind=kind,
         name=ref.text("name", f"the name of a {kind}", longest=253),
@@ -129,7 +144,7 @@ def _key_ref(parent: Fields, name: str, kind: str) -> KeyRef:
     )
 
 
-def _expected(http: Fields) -> tuple[tuple[int, int], ...]:
+def parse_expected(http: Fields) -> tuple[tuple[int, int], ...]:
     text = http.text("expectedStatus", "codes such as 2xx", longest=128, default="2xx")
     path = http.at("expectedStatus")
     ranges = []
