@@ -525,6 +525,59 @@ BEGIN
     ));
 END $$;
 
+CREATE FUNCTION soloist.settle(ids bigint[], fences bigint[], outcomes text[], errors text[], retry_in interval[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    known CONSTANT text[] := ARRAY['Done', 'Failed', 'PutBack', 'Interrupted', 'Refused'];
+BEGIN
+    IF NOT outcomes <@ known OR array_position(outcomes, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'outcomes holds something else than %', known
+            USING ERRCODE = '22023', HINT = 'Give one outcome for each id.';
+    END IF;
+    RETURN QUERY
+    WITH said AS MATERIALIZED (
+        SELECT w.id, a.outcome, left(a.error, 4000) AS error, a.wait
+        FROM unnest(ids, fences, outcomes, errors, retry_in) AS a(id, fence, outcome, error, wait)
+        JOIN soloist.work_items AS w ON w.id = a.id AND w.fence = a.fence
+        ORDER BY w.id
+        FOR UPDATE OF w
+    ), gone AS (
+        DELETE FROM soloist.work_items AS w USING said AS s
+        WHERE w.id = s.id AND s.outcome <> 'PutBack' AND (s.outcome <> 'Failed' OR s.wait IS NULL)
+        RETURNING w.*, s.outcome, s.error
+    ), dead AS (
+        INSERT INTO soloist.dead_items AS d (
+            id, due_at, created_at, fence, attempt, reclaims, priority, queue, unique_key, last_error, payload, reason
+        )
+        SELECT
+            g.id, g.due_at, g.created_at, g.fence, g.attempt + (g.outcome = 'Failed')::integer, 0, g.priority, g.queue,
+            g.unique_key, g.error, g.payload, g.outcome
+        FROM gone AS g
+        WHERE g.outcome <> 'Done'
+    ), again AS (
+        UPDATE soloist.work_items AS w
+        SET attempt = w.attempt + (s.outcome = 'Failed')::integer,
+            reclaims = CASE s.outcome WHEN 'Failed' THEN 0 ELSE w.reclaims END,
+            due_at = CASE
+                WHEN s.outcome = 'Failed' THEN clock_timestamp() + s.wait
+                WHEN s.wait > interval '0' THEN greatest(w.due_at, clock_timestamp() + s.wait)
+                ELSE w.due_at
+            END,
+            last_error = CASE s.outcome WHEN 'Failed' THEN s.error ELSE w.last_error END,
+            fence = NULL, lease_until = NULL, claimed_by = NULL
+        FROM said AS s
+        WHERE w.id = s.id AND (s.outcome = 'PutBack' OR s.outcome = 'Failed' AND s.wait IS NOT NULL)
+        RETURNING w.id
+    )
+    SELECT g.id FROM gone AS g UNION ALL SELECT a.id FROM again AS a;
+END $$;
+
 CREATE FUNCTION soloist.take_epoch(shard text, epoch bigint, holder text DEFAULT ''::text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -559,12 +612,12 @@ CREATE TABLE soloist.dead_items (
     unique_key text,
     last_error text,
     payload jsonb NOT NULL,
-    CONSTRAINT reason_is_known CHECK ((reason = ANY (ARRAY['Failed'::text, 'Interrupted'::text, 'ReclaimedTooOften'::text])))
+    CONSTRAINT reason_is_known CHECK ((reason = ANY (ARRAY['Failed'::text, 'Interrupted'::text, 'ReclaimedTooOften'::text, 'Refused'::text])))
 );
 
 COMMENT ON COLUMN soloist.dead_items.attempt IS 'Number of the attempt that a retry would make.';
 
-COMMENT ON COLUMN soloist.dead_items.reason IS 'Failed: given up after a failure. Interrupted: a claim ended without an outcome, and the queue holds such rows for a person. ReclaimedTooOften: too many claims in a row ended so.';
+COMMENT ON COLUMN soloist.dead_items.reason IS 'Failed: given up after a failure. Interrupted: a claim ended without an outcome, and the queue holds such rows for a person. ReclaimedTooOften: too many claims in a row ended so. Refused: the work was done, and a constraint or a trigger refused to let that be written.';
 
 CREATE SEQUENCE soloist.fence
     START WITH 1

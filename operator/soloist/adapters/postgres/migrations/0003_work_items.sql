@@ -57,10 +57,10 @@ CREATE TABLE soloist.dead_items (
     unique_key text,
     last_error text,
     payload jsonb NOT NULL,
-    CONSTRAINT reason_is_known CHECK (reason IN ('Failed', 'Interrupted', 'ReclaimedTooOften'))
+    CONSTRAINT reason_is_known CHECK (reason IN ('Failed', 'Interrupted', 'ReclaimedTooOften', 'Refused'))
 );
 
 CREATE INDEX dead_items_queue ON soloist.dead_items (queue, died_at);
 
 COMMENT ON COLUMN soloist.dead_items.attempt IS 'Number of the attempt that a retry would make.';
-COMMENT ON COLUMN soloist.dead_items.reason IS 'Failed: given up after a failure. Interrupted: a claim ended without an outcome, and the queue holds such rows for a person. ReclaimedTooOften: too many claims in a row ended so.';
+COMMENT ON COLUMN soloist.dead_items.reason IS 'Failed: given up after a failure. Interrupted: a claim ended without an outcome, and the queue holds such rows for a person. ReclaimedTooOften: too many claims in a row ended so. Refused: the work was done, and a constraint or a trigger refused to let that be written.';

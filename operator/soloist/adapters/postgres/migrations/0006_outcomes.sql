@@ -94,6 +94,65 @@ BEGIN
     SELECT d.id FROM dead AS d UNION ALL SELECT a.id FROM again AS a;
 END $$;
 
+-- Outcomes of any kind, each under its fence, in one statement. `outcomes` holds Done, Failed, PutBack, Interrupted or
+-- Refused; `errors` and `retry_in` are null where an outcome has none. A Failed row is given up where it has no retry_in,
+-- and a row that is PutBack with one is not handed out before. Interrupted and Refused rows wait for a person among the
+-- dead, and keep their attempt's number: it may have arrived, and a repeat is to be known as one.
+CREATE FUNCTION soloist.settle(
+    ids bigint[], fences bigint[], outcomes text[], errors text[], retry_in interval[]
+) RETURNS SETOF bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+    known CONSTANT text[] := ARRAY['Done', 'Failed', 'PutBack', 'Interrupted', 'Refused'];
+BEGIN
+    IF NOT outcomes <@ known OR array_position(outcomes, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'outcomes holds something else than %', known
+            USING ERRCODE = '22023', HINT = 'Give one outcome for each id.';
+    END IF;
+    RETURN QUERY
+    WITH said AS MATERIALIZED (
+        SELECT w.id, a.outcome, left(a.error, 4000) AS error, a.wait
+        FROM unnest(ids, fences, outcomes, errors, retry_in) AS a(id, fence, outcome, error, wait)
+        JOIN soloist.work_items AS w ON w.id = a.id AND w.fence = a.fence
+        ORDER BY w.id
+        FOR UPDATE OF w
+    ), gone AS (
+        DELETE FROM soloist.work_items AS w USING said AS s
+        WHERE w.id = s.id AND s.outcome <> 'PutBack' AND (s.outcome <> 'Failed' OR s.wait IS NULL)
+        RETURNING w.*, s.outcome, s.error
+    ), dead AS (
+        INSERT INTO soloist.dead_items AS d (
+            id, due_at, created_at, fence, attempt, reclaims, priority, queue, unique_key, last_error, payload, reason
+        )
+        SELECT
+            g.id, g.due_at, g.created_at, g.fence, g.attempt + (g.outcome = 'Failed')::integer, 0, g.priority, g.queue,
+            g.unique_key, g.error, g.payload, g.outcome
+        FROM gone AS g
+        WHERE g.outcome <> 'Done'
+    ), again AS (
+        UPDATE soloist.work_items AS w
+        SET attempt = w.attempt + (s.outcome = 'Failed')::integer,
+            reclaims = CASE s.outcome WHEN 'Failed' THEN 0 ELSE w.reclaims END,
+            due_at = CASE
+                WHEN s.outcome = 'Failed' THEN clock_timestamp() + s.wait
+                WHEN s.wait > interval '0' THEN greatest(w.due_at, clock_timestamp() + s.wait)
+                ELSE w.due_at
+            END,
+            last_error = CASE s.outcome WHEN 'Failed' THEN s.error ELSE w.last_error END,
+            fence = NULL, lease_until = NULL, claimed_by = NULL
+        FROM said AS s
+        WHERE w.id = s.id AND (s.outcome = 'PutBack' OR s.outcome = 'Failed' AND s.wait IS NOT NULL)
+        RETURNING w.id
+    )
+    SELECT g.id FROM gone AS g UNION ALL SELECT a.id FROM again AS a;
+END $$;
+
 -- One claim, inside the application's own transaction: where it is lost they raise SO001, and nothing of the
 -- transaction stays.
 

@@ -29,7 +29,7 @@ BEGIN
 END $$;
 
 -- Back to work, due now, with a fresh budget of tries; the attempt number goes on, so that the receiver takes it for a
--- new attempt, except for one that was interrupted: nobody knows whether that attempt arrived, so it keeps its key.
+-- new attempt, except for one that was interrupted or refused: that attempt may have arrived, so it keeps its key.
 -- A row whose unique_key is in use again stays dead.
 CREATE FUNCTION soloist.retry_dead(ids bigint[]) RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp

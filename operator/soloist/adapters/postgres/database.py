@@ -1,0 +1,134 @@
+"""One database: its connections, what every statement on it is bound by, and its failures as errors of ours.
+
+On the main path a statement is a transaction of its own, in one round trip, and leaves nothing behind in the session, so
+a transaction pooler may lie in between. What it is bound by goes ahead of it in the same round trip and ends with it:
+``statement_timeout``, and the search path where the URL names a schema. Should the server not answer at all, the socket
+is shut a little later, and the caller hears of that instead of waiting on.
+
+Renewals have a connection of their own (unless the URL allows one in all), since a claim that is renewed too late is lost
+for no reason. Databases share nothing, so one that is down stops its own queues only.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from soloist.adapters.postgres.connections import Connection, Connections
+from soloist.adapters.postgres.failures import first_line, translated
+from soloist.adapters.postgres.url import DatabaseUrl
+from soloist.domain.errors import TransientError
+
+Values = Sequence[Any] | Mapping[str, Any]
+Row = tuple[Any, ...]
+
+_BOUND = b"SELECT pg_catalog.set_config('statement_timeout', %s, true)"
+_BOUND_AND_PATH = _BOUND + b", pg_catalog.set_config('search_path', pg_catalog.quote_ident(%s), true)"
+# The server is to be the first to give up: it then says so, and the connection can be used again.
+GRACE = 2.0
+
+
+class Database:
+    """``program`` is how connections call themselves unless the URL says otherwise."""
+
+    def __init__(self, url: DatabaseUrl, *, program: str = "soloist") -> None:
+        self.url, self.name, self._program = url, url.name, program
+        apart = 1 if url.connections > 1 else 0
+        self._main = self._connections(url.connections - apart)
+        self._renewals = self._connections(1) if apart else self._main
+
+    async def fetch(
+        self, query: bytes, values: Values = (), *, renewal: bool = False, most_seconds: float | None = None
+    ) -> list[Row]:
+        """The rows of one statement, which has committed. Raises TransientError, PermanentError or RowRefused."""
+        seconds = most_seconds or self.url.statement_timeout
+        connections = self._renewals if renewal else self._main
+        async with self._speaking(connections, seconds + GRACE) as connection:
+            cursor = connection.cursor(binary=True)
+            async with connection.pipeline():
+                await self._bind(connection, seconds)
+                await cursor.execute(query, values)
+            return await cursor.fetchall()
+
+    @asynccontextmanager
+    async def transaction(self, *, most_seconds: float | None = None) -> AsyncIterator[Connection]:
+        """Several statements that commit together when the block ends. Each has ``most_seconds``; all of them, twice that."""
+        seconds = most_seconds or self.url.statement_timeout
+        async with self._speaking(self._main, 2 * seconds + GRACE) as connection, connection.transaction():
+            await self._bind(connection, seconds)
+            yield connection
+
+    async def close(self) -> None:
+        await self._main.close()
+        await self._renewals.close()
+
+    async def _bind(self, connection: Connection, seconds: float) -> None:
+        timeout = str(round(seconds * 1000))
+        if self.url.schema is None:
+            await connection.execute(_BOUND, (timeout,))
+        else:
+            await connection.execute(_BOUND_AND_PATH, (timeout, self.url.schema))
+
+    @asynccontextmanager
+    async def _speaking(self, connections: Connections, seconds: float) -> AsyncIterator[Connection]:
+        """A connection whose socket is shut after that time, and whose errors are ours.
+
+        Cancelling instead would not do: psycopg then asks the server to stop, and waits for it ten seconds more.
+        """
+        async with connections.one() as connection:
+            shut = asyncio.get_running_loop().call_later(seconds, _shut, connection)
+            try:
+                yield connection
+            except psycopg.Error as error:
+                if shut.when() <= asyncio.get_running_loop().time():
+                    raise TransientError(f"{self.name} did not answer within {seconds:g} s.", sent=True) from error
+                raise translated(error, self.name) from error
+            finally:
+                shut.cancel()
+
+    def _connections(self, most: int) -> Connections:
+        return Connections(
+            self._connect,
+            most=most,
+            wait=self.url.pool_timeout,
+            lifetime=self.url.lifetime,
+            idle=self.url.idle,
+            where=self.name,
+        )
+
+    async def _connect(self) -> Connection:
+        settings: dict[str, Any] = {"application_name": self._program, **self.url.libpq}
+        settings["connect_timeout"] = round(self.url.connect_timeout)
+        hosts = settings.get("host", "").count(",") + 1
+        try:
+            # Around psycopg's own limit, which holds for each address and leaves out the look-up of names.
+            async with asyncio.timeout(self.url.connect_timeout * hosts + GRACE):
+                connection = await psycopg.AsyncConnection.connect(autocommit=True, prepare_threshold=None, **settings)
+                if self.url.prepared and await _direct(connection):
+                    connection.prepare_threshold, connection.prepared_max = 5, self.url.prepared
+                return connection
+        except TimeoutError:
+            raise TransientError(
+                f"{self.name} cannot be reached: no answer in {self.url.connect_timeout:g} s.", sent=False
+            ) from None
+        except psycopg.Error as error:
+            raise TransientError(f"{self.name} cannot be reached: {first_line(error)}.", sent=False) from error
+
+
+async def _direct(connection: Connection) -> bool:
+    """Whether no pooler lies in between, whatever the URL says: a pooler gives itself away by a process id of its own.
+
+    What is prepared behind one may be another client's statement of the same name.
+    """
+    cursor = await connection.execute(b"SELECT pg_catalog.pg_backend_pid()")
+    return await cursor.fetchone() == (connection.info.backend_pid,)
+
+
+def _shut(connection: Connection) -> None:
+    with suppress(OSError, psycopg.Error):
+        with socket.socket(fileno=os.dup(connection.pgconn.socket)) as twin:
+            twin.shutdown(socket.SHUT_RDWR)

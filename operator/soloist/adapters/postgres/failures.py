@@ -1,0 +1,58 @@
+"""What PostgreSQL said, as an exception of ours, decided in one place by SQLSTATE.
+
+A statement that the server refused did nothing, since each is a transaction of its own: ``sent`` is False. Where the
+connection went away it may have committed, and ``sent`` is True. Refusals part in two: those that another row of the same
+statement need not share (a constraint, a trigger, a value: ``RowRefused``), and those that a person must lift first.
+Only the server's own first sentence is repeated; its detail may quote the row.
+"""
+
+import psycopg
+
+from soloist.domain.errors import PermanentError, SoloistError, TransientError
+
+# By their first two characters. Whatever is not here is a row's own: classes 22, 23, 27, 44, P0, and any code that a
+# trigger made up.
+LATER = {"40": False, "53": False, "55": False, "25": False, "57": True, "58": True, "08": True, "F0": True, "XX": True}
+A_PERSON = frozenset({"0A", "26", "28", "3D", "3F", "42", "54"})
+CANCELED = "57014"
+FORBIDDEN = "42501"
+ABSENT = frozenset({"42P01", "42883", "3F000", "42703"})  # a table, a function, a schema, a column
+
+
+class RowRefused(PermanentError):
+    """A constraint, a trigger or a value stands in the way of what a statement wanted to write; nothing was written."""
+
+    def __init__(self, message: str, *, sqlstate: str) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+def translated(error: psycopg.Error, where: str) -> SoloistError:
+    """``where`` is the database as messages call it."""
+    code, said = error.sqlstate, first_line(error)
+    if code is None:
+        if isinstance(error, psycopg.DataError | psycopg.ProgrammingError | psycopg.NotSupportedError):
+            return RowRefused(f"{where} was not asked: {said}", sqlstate="22000")
+        return TransientError(f"{where} does not answer: {said}", sent=True)
+    if code == CANCELED:
+        return TransientError(f"{where} took too long: {said}", sent=False)
+    if code[:2] in LATER:
+        return TransientError(f"{where} cannot do that now: {said}", sent=LATER[code[:2]])
+    if code[:2] not in A_PERSON:
+        return RowRefused(f"{where} refuses: {said}", sqlstate=code)
+    return PermanentError(f"{where} refuses: {said}{_remedy(code, said)}")
+
+
+def first_line(error: BaseException) -> str:
+    """The server's sentence, or libpq's; without a full stop."""
+    said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    lines = (said or str(error)).strip().splitlines() or [type(error).__name__]
+    return lines[0].strip().removesuffix(".")
+
+
+def _remedy(code: str, said: str) -> str:
+    if code == FORBIDDEN:
+        return ". Grant it: SELECT soloist.allow_work('role') covers the schema soloist; a table of your own needs its grants."
+    if code in ABSENT and "soloist" in said:
+        return ". Run soloist migrate, with a role that may change the schema."
+    return "."

@@ -1,0 +1,1 @@
+SELECT * FROM soloist.complete(%(ids)s, %(fences)s)

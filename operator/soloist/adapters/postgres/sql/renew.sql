@@ -1,0 +1,1 @@
+SELECT * FROM soloist.renew(%(ids)s, %(fences)s, %(lease)s)

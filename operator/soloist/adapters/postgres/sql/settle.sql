@@ -1,0 +1,1 @@
+SELECT * FROM soloist.settle(%(ids)s, %(fences)s, %(outcomes)s, %(errors)s, %(retry_in)s)
