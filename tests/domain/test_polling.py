@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soloist.domain.claims import Claim
-from soloist.domain.polling import LONGEST_AFTER_ERROR, MOST_AT_ONCE, Pace, Start, enough, how_many
+from soloist.domain.polling import LONGEST_AFTER_ERROR, MOST_AT_ONCE, Pace, enough, how_many
 
-NOON = datetime(2026, 3, 2, 12, 0, 0, tzinfo=UTC)
 PACE = Pace(least=0.005, most=0.25)
-
-
-def claim(row: int, *, due: int = 0, priority: int = 1) -> Claim:
-    moment = NOON + timedelta(seconds=due)
-    return Claim(row=(str(row),), fence=row, attempt=1, tries=1, due=moment, priority=priority)
 
 
 def test_after_a_full_claim_the_next_waits_for_nothing() -> None:
@@ -72,20 +63,3 @@ def test_a_claim_is_worth_it_when_a_quarter_of_the_slots_is_free() -> None:
     assert [enough(asked, slots=64) for asked in (0, 1, 15, 16, 64)] == [False, False, False, True, True]
     assert enough(1, slots=1)
     assert enough(25, slots=5000)
-
-
-def test_after_a_full_claim_the_next_begins_behind_the_last_row_of_the_least_urgent_priority() -> None:
-    claims = [claim(9, due=5, priority=0), claim(3, due=2), claim(4, due=2), claim(1, due=1)]
-    start = Start(since=10.0).after(claims, asked=4)
-    assert start == Start(due=NOON + timedelta(seconds=2), row=4, since=10.0)
-    assert start.at(10.1, most=0.25) == start
-
-
-def test_once_in_a_poll_interval_a_claim_begins_at_the_very_beginning() -> None:
-    start = Start(due=NOON, row=7, since=10.0)
-    assert start.at(10.25, most=0.25) == Start(since=10.25)
-
-
-@pytest.mark.parametrize("claims", [[], [claim(1)]])
-def test_after_a_claim_that_was_not_full_the_next_begins_at_the_very_beginning(claims: list[Claim]) -> None:
-    assert Start(due=NOON, row=7, since=10.0).after(claims, asked=2).at(10.01, most=0.25) == Start(since=10.01)

@@ -1,15 +1,11 @@
-"""When a queue is asked for due rows again, and where in it the next claim may begin.
+"""When a queue is asked for due rows again, and for how many.
 
 A claim that comes back full is followed by the next at once: there is more. One that finds nothing waits, from ``least``
 doubling to ``most``, and jitter only shortens a wait, so a row that comes due in an idle queue is picked up within ``most``
 of its time, with no traffic at all. Errors have waits of their own, since a database that is down is not an empty queue.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-
-from soloist.domain.claims import Claim
 
 JITTER = 0.2
 FIRST_AFTER_ERROR, LONGEST_AFTER_ERROR = 0.1, 5.0
@@ -59,29 +55,3 @@ def how_many(*, free: int, room: int) -> int:
 def enough(asked: int, *, slots: int) -> bool:
     """Whether so many rows are worth a statement now; else it waits a moment for more slots to become free."""
     return asked * 4 >= min(slots, MOST_AT_ONCE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """Behind which row the next claim may begin, so as not to walk again through what was finished and is still there.
-
-    Rows that come back to an earlier place are not met so, hence a claim from the very beginning once in each poll
-    interval (``since``: when the last such claim was sent). For tables that are claimed in the order of ``due`` and one
-    whole number.
-    """
-
-    due: datetime | None = None
-    row: int = 0
-    since: float = float("-inf")
-
-    def at(self, now: float, *, most: float) -> "Start":
-        """What a claim that is sent at ``now`` begins with."""
-        return Start(since=now) if self.due is None or now - self.since >= most else self
-
-    def after(self, claims: Sequence[Claim], *, asked: int) -> "Start":
-        """What is known after a claim that began here: where it ended, if it was full."""
-        if not claims or len(claims) < asked:
-            return Start(since=self.since)
-        last = max(claim.priority for claim in claims)
-        due, row = max((claim.due, int(claim.row[0])) for claim in claims if claim.priority == last and claim.due)
-        return Start(due=due, row=row, since=self.since)
