@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from soloist.domain.gate import still_auto_paused
 from soloist.domain.instants import stamp
-from soloist.domain.lease import micro_time
+from soloist.domain.lease_bodies import micro_time
 from soloist.domain.parsing import parse_job
 from soloist.shells.cli import cli
 from tests.api.crew import Crew

@@ -13,7 +13,8 @@ import pytest
 from soloist.adapters.kube.bounded import BoundedClient
 from soloist.adapters.kube.config import Access
 from soloist.adapters.kube.lease import LeaseClient
-from soloist.domain.lease import Answer, Clash, Raw, held_body, new_lease, parse, released_body, taken_body
+from soloist.domain.lease import Answer, Clash, Raw, parse
+from soloist.domain.lease_bodies import held_body, new_lease, released_body, taken_body
 from soloist.loops.election_ports import LeaseApi
 from tests.fake_lease import FakeLease
 

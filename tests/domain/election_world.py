@@ -15,10 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from soloist.domain import election, lease_writes
-from soloist.domain.election import Standing, clashed, decide, heard, proven_dead, unanswered
-from soloist.domain.lease import Raw, parse, released_body
-from soloist.domain.standing import Candidate, Claim, Lost, Read, Renew, Restore, Wait, identity_of, is_mine
+from soloist.domain import lease_writes
+from soloist.domain.election import decide
+from soloist.domain.hearing import clashed, heard, proven_dead, unanswered
+from soloist.domain.lease import LeaseRecord, Raw, parse
+from soloist.domain.lease_bodies import released_body
+from soloist.domain.standing import Candidate, Claim, Lost, Read, Renew, Restore, Standing, Wait, identity_of, is_mine
 from soloist.domain.term import Term, Timing
 
 TIMING = Timing()
@@ -350,9 +352,7 @@ class World:
 
     # ---- what must hold
 
-    def _check_write(
-        self, writer: Candidate, before: election.LeaseRecord | None, after: election.LeaseRecord, *, blind: bool
-    ) -> None:
+    def _check_write(self, writer: Candidate, before: LeaseRecord | None, after: LeaseRecord, *, blind: bool) -> None:
         if not after.holder:
             if before is None:
                 return

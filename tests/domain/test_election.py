@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from soloist.domain.election import Candidate, Claim, Lost, Read, Renew, Standing, Term, Timing, Wait, decide, heard
+from soloist.domain.election import decide
 from soloist.domain.errors import ConfigError
+from soloist.domain.hearing import heard
 from soloist.domain.holder_pod import HolderPod, OwnPod, own_container, proves_dead, published
-from soloist.domain.lease import EPOCH, NONCE, RELEASED, TERM_ENDS, Raw, micro_time, new_lease, parse
+from soloist.domain.lease import EPOCH, NONCE, RELEASED, TERM_ENDS, Raw, parse
+from soloist.domain.lease_bodies import micro_time, new_lease
 from soloist.domain.lease_writes import claim, clock_skew, next_renew_time, release, renewal
-from soloist.domain.standing import identity_of
+from soloist.domain.standing import Candidate, Claim, Lost, Read, Renew, Standing, Wait, identity_of
+from soloist.domain.term import Term, Timing
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 ME = Candidate(identity="a_u_n1", nonce="n1", namespace="x", name="l")

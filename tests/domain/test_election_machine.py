@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from soloist.domain import election, lease_writes, standing
-from soloist.domain.lease import LeaseRecord, micro_time
+from soloist.domain import election, hearing, lease_writes, standing
+from soloist.domain.lease import LeaseRecord
+from soloist.domain.lease_bodies import micro_time
 from soloist.domain.standing import Candidate, Standing
 from soloist.domain.term import Term
 from tests.domain.election_world import EPOCH, Network, Node, World
@@ -193,13 +194,13 @@ MUTANTS: dict[str, tuple[str, list[Patch]]] = {
     "a release does not look at the holder": ("blanked", [(lease_writes, "is_mine", lambda record, me: True)]),
     "trust counts from the reply": (
         "believed leaders",
-        [(election, "_landed", anchored_at_the_reply(election._landed))],
+        [(hearing, "_landed", anchored_at_the_reply(hearing._landed))],
     ),
     "the identity is the host's name": (
         "believed leaders|read that it lost|blanked",
-        [(module, "is_mine", same_host) for module in (election, lease_writes, standing)],
+        [(module, "is_mine", same_host) for module in (hearing, lease_writes, standing)],
     ),
-    "evidence is swallowed": ("read that it lost", [(election, "evidence", no_evidence)]),
+    "evidence is swallowed": ("read that it lost", [(hearing, "evidence", no_evidence)]),
     "a Lease without a holder is free at once": (
         "believed leaders",
         [

@@ -4,7 +4,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from soloist.domain.lease import LeaseRecord, Raw, held_body, new_lease, released_body, restored_body, taken_body
+from soloist.domain.lease import LeaseRecord, Raw
+from soloist.domain.lease_bodies import held_body, new_lease, released_body, restored_body, taken_body
 from soloist.domain.standing import Candidate, Sent, Standing, is_mine
 from soloist.domain.term import Term
 

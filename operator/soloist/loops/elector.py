@@ -12,22 +12,20 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from soloist.domain.election import clashed, decide, heard, proven_dead, twin_message, unanswered
-from soloist.domain.errors import PermanentError, TransientError
+from soloist.domain.election import decide
 from soloist.domain.holder_pod import HolderPod, OwnPod
-from soloist.domain.lease import Answer, Clash, Raw, parse
-from soloist.domain.lease_writes import claim, clock_skew, renewal, restoration
-from soloist.domain.standing import Candidate, Claim, LossReason, Lost, Read, Renew, Restore, Standing, Wait, is_mine
+from soloist.domain.lease import Raw, parse
+from soloist.domain.standing import Candidate, Claim, LossReason, Lost, Read, Renew, Restore, Wait, is_mine
 from soloist.domain.term import Term
 from soloist.loops.election_ports import Clocks, Hooks, LeaseApi
 from soloist.loops.giving_back import give_back
 from soloist.loops.holder_pods import HolderPods
+from soloist.loops.lease_exchange import LeaseExchange
 
 logger = logging.getLogger(__name__)
 
-MOST_STAGGER = 0.05
 _POKE_GAP = 0.02
 _DRAIN_POLL = 0.02
 
@@ -48,16 +46,15 @@ class Elector:
         stagger: Callable[[], float],
         own: OwnPod | HolderPod | None = None,
     ) -> None:
-        self._me, self._api, self._clock, self._hooks, self._stagger = me, api, clock, hooks, stagger
+        self._me, self._api, self._clock, self._hooks = me, api, clock, hooks
+        self._exchange = LeaseExchange(me, api, clock, hooks=hooks, stagger=stagger)
         self._pods = HolderPods(api, own=own, hooks=hooks, timeout=me.timing.try_timeout)
-        self._standing = Standing()
         self._term: Term | None = None
         self._elected = False
         self._ended, self._woken, self._poked = threading.Event(), threading.Event(), False
         self._drained: threading.Event | None = None
         self._idle_boot: float | None = None
         self._stood_by = False
-        self._notices: set[str] = set()
         self._thread = threading.Thread(target=self.run, name="elector", daemon=True)
 
     def start(self) -> None:
@@ -104,12 +101,11 @@ class Elector:
 
     def step(self) -> None:
         """One decision and what it asks for."""
-        standing = self._standing
+        standing = self._exchange.standing
         if self._drained is not None and (standing.term is None or self._drained.is_set()) and standing.lost is None:
             self._give_back()
             return
-        decision = decide(self._me, standing, self._clock.boottime())
-        match decision:
+        match decision := decide(self._me, standing, self._clock.boottime()):
             case Wait():
                 self._wait(decision.until)
             case Read():
@@ -120,7 +116,7 @@ class Elector:
                 self._lose(decision)
 
     def _wait(self, until: float) -> None:
-        look = max(self._standing.not_before, self._standing.read_boot + _POKE_GAP)
+        look = max(self._exchange.standing.not_before, self._exchange.standing.read_boot + _POKE_GAP)
         left = (min(until, look) if self._poked else until) - self._clock.boottime()
         if self._drained is not None:
             left = min(left, _DRAIN_POLL)
@@ -132,55 +128,28 @@ class Elector:
 
     def _read(self) -> None:
         self._poked = False
-        wall, sent_boot = self._clock.now(), self._clock.boottime()
-        try:
-            answer = self._api.read(timeout=self._patience(sent_boot))
-        except (TransientError, PermanentError) as error:
-            self._failed(error, self._standing, sent_boot)
+        if (wall := self._exchange.read()) is None:
             return
-        self._heard(answer, wall, sent_boot)
-        standing = self._standing
+        self._hand_on(wall)
+        standing = self._exchange.standing
         if standing.record is not None and standing.term is None and not self._stood_by:
             self._stood_by = True
             logger.info("standing by", extra={"holder": standing.record.holder})
         if standing.term is None and standing.lost is None and self._pods.holder_is_dead(standing.record):
-            nonce = standing.record.nonce if standing.record is not None else None
-            self._standing = proven_dead(standing, nonce, boot=self._clock.boottime(), stagger=self._draw())
+            self._exchange.holder_died()
 
     def _write(self, decision: Claim | Renew | Restore) -> None:
-        before, wall, sent_boot = self._standing, self._clock.now(), self._clock.boottime()
-        if isinstance(decision, Claim):
-            body, after = claim(self._me, before, wall=wall, boot=sent_boot, pod=self._pods.text)
-        elif isinstance(decision, Restore):
-            body, after = restoration(self._me, before, wall=wall)
-        else:
-            needed = self._hooks.needed_epochs()
-            body, after = renewal(self._me, before, wall=wall, boot=sent_boot, pod=self._pods.text, needed=needed)
-        self._standing = after
-        send = self._api.create if before.record is None else self._api.replace
-        try:
-            answer = send(body, timeout=self._patience(sent_boot))
-        except (TransientError, PermanentError) as error:
-            certain = isinstance(error, PermanentError) or not error.sent
-            self._failed(error, before if certain else after, sent_boot)
-            return
-        if isinstance(answer, Clash):
-            self._standing = clashed(after)
-        else:
-            self._heard(answer, wall, sent_boot)
+        if (wall := self._exchange.write(decision, pod=self._pods.text)) is not None:
+            self._hand_on(wall)
 
-    def _heard(self, answer: Answer, wall: datetime, sent_boot: float) -> None:
-        boot, before = self._clock.boottime(), self._standing.term
-        skew = self._skew(answer.server_time, wall, sent_boot, boot)
-        self._standing = heard(self._me, self._standing, answer.lease, boot=boot, skew=skew, stagger=self._draw())
-        self._say_what_stands_in_the_way()
-        term = self._standing.term
-        if term is None:
-            self._term = None
-            return
-        if before is None or term.renew_time != before.renew_time:
+    def _hand_on(self, wall: datetime) -> None:
+        """The term as the answer left it."""
+        term, before = self._exchange.standing.term, self._term
+        if term is not None and (before is None or term.renew_time != before.renew_time):
             self._hooks.renewed(term)
         self._term = term
+        if term is None:
+            return
         if not self._elected:
             self._elected = True
             self._pods.follow(None)
@@ -188,35 +157,19 @@ class Elector:
             self._hooks.elected(term)
         self._pods.learn(wall)
 
-    def _patience(self, boot: float) -> float:
-        """Bound of one try; a leader does not wait for an answer beyond its trust."""
-        term, bound = self._standing.term, self._me.timing.try_timeout
-        return bound if term is None else min(bound, max(0.01, term.trusted_until - boot))
-
-    def _skew(self, server: datetime | None, wall: datetime, sent_boot: float, boot: float) -> timedelta | None:
-        term = self._standing.term
-        shown = [wall] if term is None else [wall, term.now(sent_boot)]
-        found = [clock_skew(moment, server, latency=boot - sent_boot) for moment in shown]
-        return next((skew for skew in found if skew is not None), None)
-
-    def _failed(self, error: TransientError | PermanentError, standing: Standing, sent_boot: float) -> None:
-        after, boot = error.retry_after if isinstance(error, TransientError) else None, self._clock.boottime()
-        self._standing = unanswered(self._me, standing, sent_boot=sent_boot, boot=boot, after=after)
-        self._notice("LeaseRefused" if isinstance(error, PermanentError) else "LeaseUnreachable", str(error))
-
     def _lose(self, lost: Lost) -> None:
         if self._ended.is_set():
             return
         self._term = None
-        self._standing = replace(self._standing, term=None, lost=lost)
+        self._exchange.standing = replace(self._exchange.standing, term=None, lost=lost)
         logger.warning("lease lost", extra={"reason": lost.reason, "detail": lost.message})
         if not self._elected:
             self._release(None)  # a claim that landed, and under which nothing was started
         self._end(lambda: self._hooks.lost(f"{lost.reason}: {lost.message}"))
 
     def _give_back(self) -> None:
-        term, self._term = self._standing.term, None
-        if term is not None or self._standing.sent:
+        term, self._term = self._exchange.standing.term, None
+        if term is not None or self._exchange.standing.sent:
             self._release(term)
         self._end(self._hooks.released)
 
@@ -231,24 +184,3 @@ class Elector:
             say()
         finally:
             self._ended.set()
-
-    def _draw(self) -> float:
-        return self._stagger() * MOST_STAGGER
-
-    def _say_what_stands_in_the_way(self) -> None:
-        standing = self._standing
-        self._notices -= {"LeaseUnreachable", "LeaseRefused"}
-        record, skew = standing.record, standing.skew
-        if standing.twin and record is not None:
-            self._notice(LossReason.TWIN_DETECTED, twin_message(self._me, record))
-        if skew is not None:
-            self._notice(LossReason.CLOCK_SKEW, f"this clock is {skew.total_seconds():+.1f} s off the API server's.")
-        elif standing.term is not None:
-            self._notices.discard(LossReason.CLOCK_SKEW)
-
-    def _notice(self, reason: str, message: str) -> None:
-        """Once, until it is over."""
-        if reason not in self._notices:
-            self._notices.add(reason)
-            logger.warning("election noticed", extra={"reason": reason, "detail": message})
-            self._hooks.noticed(reason, message)

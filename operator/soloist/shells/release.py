@@ -21,7 +21,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from soloist.domain.lease import instant, parse, released_body
+from soloist.domain.lease import instant, parse
+from soloist.domain.lease_bodies import released_body
 from soloist.shells.child import arm_dead_man, die_on_alarm
 
 if TYPE_CHECKING:
