@@ -10,7 +10,7 @@ fence) would be worth nothing if a manifest could overwrite it. So are those tha
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -70,7 +70,7 @@ def build_request(order: Order, secrets: Mapping[KeyRef, str], *, version: str) 
     return HttpRequest(
         method=action.method.upper(),
         url=action.url,
-        headers=(*headers, *_missing_defaults(headers, version=version, body=body), *identity(order)),
+        headers=(*headers, *missing_defaults(headers, version=version, body=body), *identity(order)),
         body=body,
         confidential=frozenset(header.name.lower() for header in action.headers if header.ref is not None)
         | _CREDENTIALS,
@@ -163,9 +163,23 @@ def header_problem(name: str, also_ours: Collection[str] = ()) -> str | None:
     return None
 
 
+def breaks_lines(value: str) -> bool:
+    """Whether it holds what no header may: a line break or another control character."""
+    return _CONTROL.search(value) is not None
+
+
 def without_line_break(secret: str) -> str:
     """A Secret's value as it is sent: an editor's or echo's line break at its end is no part of it."""
     return secret.removesuffix("\n").removesuffix("\r")
+
+
+def missing_defaults(headers: Sequence[tuple[str, str]], *, version: str, body: bytes | None) -> list[tuple[str, str]]:
+    """``identity`` asks for an answer that can be read a little of, however large it would unpack to."""
+    defaults = [("User-Agent", f"soloist/{version}"), ("Accept", "*/*"), ("Accept-Encoding", "identity")]
+    if body is not None:
+        defaults.append(("Content-Type", "application/json"))
+    given = {name.lower() for name, _ in headers}
+    return [(name, value) for name, value in defaults if name.lower() not in given]
 
 
 def rfc3339(moment: datetime) -> str:
@@ -186,9 +200,9 @@ def _problem(action: HttpAction, secrets: Mapping[KeyRef, str]) -> FailedKnown |
             return _refused(f"The header {wrong}.")
         if header.value is not None and (wrong := template_problem(header.value)) is not None:
             return _refused(f"The header {header.name} {wrong}.")
-        if header.ref is None and _CONTROL.search(header.value or ""):
+        if header.ref is None and breaks_lines(header.value or ""):
             return _refused(f"The header {header.name} has a line break or another control character; take it out.")
-        if header.ref is not None and _CONTROL.search(secrets[header.ref]):
+        if header.ref is not None and breaks_lines(secrets[header.ref]):
             at = f"{header.ref.kind} {header.ref.name}, key {header.ref.key}"
             message = (
                 f"The header {header.name} cannot be sent: {at} has a line break or another control character in it."
@@ -203,12 +217,3 @@ def _refused(message: str) -> FailedKnown:
 
 def _value(header: Header, values: Mapping[str, str], secrets: Mapping[KeyRef, str]) -> str:
     return secrets[header.ref] if header.ref is not None else render(header.value or "", values)
-
-
-def _missing_defaults(headers: list[tuple[str, str]], *, version: str, body: bytes | None) -> list[tuple[str, str]]:
-    """``identity`` asks for an answer that can be read a little of, however large it would unpack to."""
-    defaults = [("User-Agent", f"soloist/{version}"), ("Accept", "*/*"), ("Accept-Encoding", "identity")]
-    if body is not None:
-        defaults.append(("Content-Type", "application/json"))
-    given = {name.lower() for name, _ in headers}
-    return [(name, value) for name, value in defaults if name.lower() not in given]
