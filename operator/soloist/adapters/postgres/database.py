@@ -42,15 +42,26 @@ class Database:
         self._renewals = self._connections(1) if apart else self._main
 
     async def fetch(
-        self, query: bytes, values: Values = (), *, renewal: bool = False, most_seconds: float | None = None
+        self,
+        query: bytes,
+        values: Values = (),
+        *,
+        ahead: bytes | None = None,
+        renewal: bool = False,
+        most_seconds: float | None = None,
     ) -> list[Row]:
-        """The rows of one statement, which has committed. Raises TransientError, PermanentError or RowRefused."""
+        """The rows of one statement, which has committed. Raises TransientError, PermanentError or RowRefused.
+
+        ``ahead`` is a statement that goes before it in the same transaction and round trip: what its planner has to heed.
+        """
         seconds = most_seconds or self.url.statement_timeout
         connections = self._renewals if renewal else self._main
         async with self._speaking(connections, seconds + GRACE) as connection:
             cursor = connection.cursor(binary=True)
             async with connection.pipeline():
                 await self._bind(connection, seconds)
+                if ahead is not None:
+                    await connection.execute(ahead)
                 await cursor.execute(query, values)
             return await cursor.fetchall()
 
