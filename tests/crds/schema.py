@@ -62,7 +62,7 @@ def described_fields() -> str:
 
 
 def _lines(path: str, schema: dict[str, Any], required: bool) -> list[str]:
-    words = [path, schema["type"]]
+    words = [path, schema.get("type", "any")]
     words += [schema["format"]] if "format" in schema else []
     words += ["required"] if required else []
     words += [f"default={json.dumps(schema['default'])}"] if "default" in schema else []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from soloist.domain.spec import Spec, parse_spec, unsupported_action
+from soloist.domain.spec import Spec, parse_spec
 from tests.cluster.fixtures import Namespace
 from tests.crds.bad_rows import BASE
 
@@ -31,7 +31,6 @@ def test_the_program_takes_an_example(example: Path) -> None:
         if document["kind"] == "ScheduledJob":
             spec = parse_spec(document["spec"])
             assert isinstance(spec, Spec), spec
-            assert unsupported_action(spec) is None
 
 
 @pytest.mark.cluster

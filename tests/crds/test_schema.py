@@ -56,7 +56,7 @@ def test_the_bounds_of_the_schema_are_those_of_the_program() -> None:
     bounded = [
         (path.removeprefix("spec.").split("."), schema)
         for path, schema, _ in walk(SPEC, "spec")
-        if schema["type"] in ("integer", "number") and "minimum" in schema
+        if schema.get("type") in ("integer", "number") and "minimum" in schema
     ]
     assert len(bounded) >= 11
     for path, schema in bounded:
@@ -95,9 +95,11 @@ def at(path: list[str], value: object) -> str:
     patch: Any = value
     for name in reversed(path):
         patch = {name: patch}
-    others = (
-        {"retry": {"initialDelaySeconds": 1, "maxDelaySeconds": 604800}} if path[-1].endswith("DelaySeconds") else {}
-    )
+    others: dict[str, Any] = {}
+    if path[-1].endswith("DelaySeconds"):
+        others = {"retry": {"initialDelaySeconds": 1, "maxDelaySeconds": 604800}}
+    elif path[0] == "enqueue":
+        others = {"http": None, "enqueue": {"workQueue": "emails"}}
     return "refused" if isinstance(parse_spec(merged(merged(FULL, others), patch)), Invalid) else "taken"
 
 

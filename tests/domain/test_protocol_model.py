@@ -43,6 +43,21 @@ SPECS = [
 ]
 
 
+def statement_in(database: str) -> dict[str, Any]:
+    return {"databaseRef": {"secretName": database, "key": "uri"}, "statement": "SELECT 1"}
+
+
+SQL: dict[str, Any] = {key: value for key, value in FORBID.items() if key != "http"} | {"sql": statement_in("first")}
+TRANSACTIONS = [
+    SQL,
+    SQL | {"retry": {"maxAttempts": 1}},
+    SQL | {"concurrencyPolicy": "Queue"},
+    SQL | {"concurrencyPolicy": "Allow", "missedRunPolicy": "RunAll"},
+    SQL | {"concurrencyPolicy": "Replace", "missedRunPolicy": "RunAll", "jitterSeconds": 1},
+]
+"""Whose effect is a transaction in one of two databases."""
+
+
 def person(world: World) -> None:
     world.create(
         {
@@ -70,6 +85,8 @@ MOVES: dict[str, int] = {
     "edit": 1,
 }
 """What happens how often. A search for one broken rule shifts the weights towards what that rule is for."""
+
+TRANSACTING = MOVES | {"move": 1}
 
 
 def move(world: World, dice: random.Random, weights: dict[str, int]) -> None:
@@ -113,6 +130,8 @@ def move(world: World, dice: random.Random, weights: dict[str, int]) -> None:
                 world.sync(process)
         case "edit":
             world.edit({"jitterSeconds": dice.choice((0, 0, 2)), "timeoutSeconds": dice.choice((1, 2, 2))})
+        case "move":
+            world.edit({"sql": statement_in(dice.choice(("first", "second")))})
 
 
 def walk(world: World, dice: random.Random, moves: int, weights: dict[str, int] | None = None) -> None:
@@ -166,18 +185,42 @@ def moment_of(entry: dict[str, Any]) -> datetime:
 WALKS = 420
 
 
-@given(seed=st.integers(0, 2**32), spec=st.sampled_from(SPECS))
-@settings(
+walked = settings(
     max_examples=WALKS, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
+
+
+@given(seed=st.integers(0, 2**32), spec=st.sampled_from(SPECS))
+@walked
 def step_the_intact_rules(seed: int, spec: dict[str, Any]) -> None:
+    walk_to_the_end(World(spec=spec), seed)
+
+
+@given(seed=st.integers(0, 2**32), spec=st.sampled_from(TRANSACTIONS))
+@walked
+def step_the_intact_rules_of_transactions(seed: int, spec: dict[str, Any]) -> None:
     world = World(spec=spec)
+    walk_to_the_end(world, seed, TRANSACTING)
+    check_ledgers(world)
+
+
+def walk_to_the_end(world: World, seed: int, weights: dict[str, int] | None = None) -> None:
     try:
-        walk(world, random.Random(seed), 300)
+        walk(world, random.Random(seed), 300, weights)
         settle(world)
     except Breach as breach:
         raise AssertionError("\n".join([f"seed {seed}", *world.log[-80:], str(breach)])) from breach
     TAKEN.append(300)
+
+
+def check_ledgers(world: World) -> None:
+    """A run that succeeded is in a ledger; none is unknown or cut off for good because somebody crashed."""
+    done = {there.uid for database in world.databases.values() for there in database.rows.values()}
+    keys = {key for database in world.databases.values() for key in database.rows}
+    for run in world.runs.values():
+        phase, uid, at = run.get("status", {}).get("phase"), run["metadata"]["uid"], run["spec"].get("scheduledTime")
+        assert phase not in ("Unknown", "Interrupted"), run
+        assert phase != "Succeeded" or uid in done or f"job-uid/{at}" in keys, run
 
 
 TAKEN: list[int] = []
@@ -187,6 +230,12 @@ TAKEN: list[int] = []
 def test_no_tick_is_launched_twice_early_or_lost_whatever_happens() -> None:
     TAKEN.clear()
     step_the_intact_rules()
+    assert sum(TAKEN) >= 100_000
+
+
+def test_no_effect_of_a_transaction_commits_twice_or_for_a_run_that_was_given_up() -> None:
+    TAKEN.clear()
+    step_the_intact_rules_of_transactions()
     assert sum(TAKEN) >= 100_000
 
 
@@ -237,6 +286,13 @@ def timeout_of_now() -> Any:
     return mock.patch.object(views, "held_until", held_until)
 
 
+def wherever_the_spec_says() -> Any:
+    def go(view: View, run: Run, *, attempt: int) -> Step:
+        return Launch(run=run, attempt=attempt)
+
+    return mock.patch.object(launching, "_go", go)
+
+
 def rules_with(first: Callable[[View], Step | None]) -> Any:
     return mock.patch.object(protocol, "RULES", (first, *protocol.RULES))
 
@@ -252,6 +308,7 @@ class Fault:
     world: str = ""
     seed: int = 0
     often: dict[str, int] = field(default_factory=dict)
+    specs: list[dict[str, Any]] = field(default_factory=lambda: SPECS)
 
 
 FAULTS: dict[str, Fault] = {
@@ -288,6 +345,15 @@ FAULTS: dict[str, Fault] = {
     "the time-out of now decides for how long an unknown run is in the way": Fault(
         seed=3829, how=timeout_of_now, often={"edit": 8}
     ),
+    "the epoch is not checked when a transaction commits": Fault(
+        seed=5, specs=TRANSACTIONS, world="no check of the epoch", often={"crash": 8}
+    ),
+    "the ledger is read while the old term may still commit": Fault(
+        seed=153, specs=TRANSACTIONS, world="no shutting out", often={"crash": 8, "suspend": 8}
+    ),
+    "a transaction goes to a database that was not recorded": Fault(
+        seed=181, specs=TRANSACTIONS, how=wherever_the_spec_says, often={"crash": 8, "move": 8}
+    ),
 }
 BUDGET = 6_000
 """Walks. A fault is found in a walk that the intact rules take without a breach, step for step the same weights."""
@@ -295,7 +361,7 @@ BUDGET = 6_000
 
 def breach_of(seed: int, fault: Fault, *, broken: bool) -> str | None:
     """What breaks in this walk, with the fault or without it; None where nothing does."""
-    world = World(spec=SPECS[seed % len(SPECS)], broken=fault.world if broken else "")
+    world = World(spec=fault.specs[seed % len(fault.specs)], broken=fault.world if broken else "")
     with fault.how() if broken else nullcontext():
         try:
             walk(world, random.Random(seed), 300, MOVES | fault.often)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from soloist.domain.actions import EnqueueAction, Header, HttpAction, JobAction, KeyRef, SqlAction
+from soloist.domain.actions import Header, HttpAction, JobAction, KeyRef
 from soloist.domain.retry import OnUnknown, RetryPolicy
 from soloist.domain.schedule import DaylightSaving
-from soloist.domain.spec import ConcurrencyPolicy, Invalid, MissedRunPolicy, Spec, parse_spec, unsupported_action
+from soloist.domain.spec import ConcurrencyPolicy, Invalid, MissedRunPolicy, Spec, parse_spec
 
 URL = "http://backend.default.svc/path"
 LEAST: dict[str, Any] = {"schedule": "0 2 * * *", "http": {"url": URL}}
@@ -47,6 +47,28 @@ FULL: dict[str, Any] = {
         "tls": {"caSecretRef": {"name": "ca", "key": "ca.crt"}},
     },
 }
+
+TRANSACTIONS: list[dict[str, Any]] = [
+    {
+        "schedule": "@daily",
+        "sql": {
+            "databaseRef": {"secretName": "backend-db", "key": "uri"},
+            "statement": "UPDATE gigs SET expired = :on WHERE due < :at::timestamptz - make_interval(days => :days)",
+            "parameters": {"on": True, "at": "{scheduledTime}", "days": 30},
+        },
+    },
+    {
+        "schedule": "@daily",
+        "enqueue": {
+            "workQueue": "emails",
+            "payload": {"run": "{key}", "list": [1, {"a": None}]},
+            "dueInSeconds": 60,
+            "priority": 0,
+            "uniqueKey": "digest {scheduledTime}",
+        },
+    },
+]
+"""The actions that are one transaction in a database."""
 
 
 def good(raw: dict[str, Any]) -> Spec:
@@ -135,28 +157,6 @@ def test_a_ca_may_lie_in_a_config_map() -> None:
     action = good({**LEAST, "http": {"url": "https://backend", "tls": tls}}).action
     assert isinstance(action, HttpAction)
     assert action.ca == KeyRef(kind="ConfigMap", name="kube-root-ca.crt", key="ca.crt")
-
-
-@pytest.mark.parametrize(
-    ("action", "value", "field"),
-    [
-        ({"sql": {"databaseRef": {"secretName": "a", "key": "b"}, "statement": "SELECT 1"}}, SqlAction, "spec.sql"),
-        ({"enqueue": {"workQueue": "emails", "payload": {}}}, EnqueueAction, "spec.enqueue"),
-    ],
-    ids=["sql", "enqueue"],
-)
-def test_an_action_that_is_to_come_is_read_and_then_refused_in_a_sentence(
-    action: dict[str, Any], value: type, field: str
-) -> None:
-    spec = good({"schedule": "@daily", **action})
-    assert isinstance(spec.action, value)
-    problem = unsupported_action(spec)
-    assert problem is not None
-    assert (problem.field, problem.reason) == (field, "ActionNotSupported")
-
-
-def test_an_action_that_is_there_is_supported() -> None:
-    assert unsupported_action(good(LEAST)) is None
 
 
 def test_a_refusal_names_the_field_and_a_word_for_programs() -> None:

@@ -173,6 +173,9 @@ def test_a_time_ahead_says_when_and_that_nothing_is_in_the_way() -> None:
     assert answer.says == ("It is due in 59m.", "Nothing stands in its way.")
 
 
+SAYS_NO = {"type": "Valid", "status": "False", "observedGeneration": 3, "reason": "FieldInvalid", "message": "spec: …"}
+"""A controller of another version refuses what this program takes."""
+
 AHEAD: dict[str, dict[str, Any]] = {
     "Suspended": {"spec": {"suspend": True}},
     "Paused": {"annotations": {"soloist.dev/paused": "true: deploying"}},
@@ -180,7 +183,7 @@ AHEAD: dict[str, dict[str, Any]] = {
     "NoLeader": {"leading": False},
     "RunNotOver": {"active": [entry(at("12:00"))]},
     "NotLookedAt": {"observedGeneration": 2},
-    "Invalid": {"spec": {"http": None, "enqueue": {"workQueue": "emails"}}},
+    "Invalid": {"conditions": [SAYS_NO]},
 }
 
 

@@ -2,22 +2,24 @@
 
 It holds what the rules do not: an API server with resourceVersions, a network that loses and delays, processes that crash
 with or without their parents, freeze, and have clocks that step. Actions really go on here for as long as they take, so
-that two at once can be seen. The rules under test are the ones that run in production; nothing of them is written again.
+that two at once can be seen. A transaction goes on whatever becomes of whoever began it, and commits at its end unless its
+epoch is over; that two effects of one run, or an effect of a run that was given up, commit, is a breach. The rules under test are the ones that run in production; nothing of them is written again.
 
 Milliseconds throughout; ``t`` is the true time and also CLOCK_BOOTTIME of every process.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from soloist.domain import documents, memory, status
-from soloist.domain.actions import FailedKnown, Outcome, Succeeded, UnknownOutcome
+from soloist.domain.actions import FailedKnown, Outcome, Succeeded, UnknownOutcome, ledger_of
 from soloist.domain.instants import parse_time
 from soloist.domain.parsing import parse_job, parse_run
 from soloist.domain.protocol import decide
-from soloist.domain.runs import NOTHING, Memory
+from soloist.domain.runs import NOTHING, Memory, Run
 from soloist.domain.spec import Spec
 from soloist.domain.steps import (
     Cancel,
@@ -36,7 +38,7 @@ from soloist.domain.steps import (
 )
 from soloist.domain.term import Term
 from soloist.domain.ticks import Reason
-from soloist.domain.view import View
+from soloist.domain.view import View, the_ledger_tells
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 LEASE, TRUST = 3_000, 2_600
@@ -81,6 +83,23 @@ class Action:
 
 
 @dataclass
+class Transaction(Action):
+    """An action whose effect is in a database, together with its row in the ledger."""
+
+    ledger: str = ""
+    key: str = ""
+    epoch: int = 0
+
+
+@dataclass
+class Database:
+    """What its ledger holds, and the epoch that may still commit."""
+
+    epoch: int = 0
+    rows: dict[str, Transaction] = field(default_factory=dict)
+
+
+@dataclass
 class Process:
     """One controller: a parent, a child, and what the child believes."""
 
@@ -121,6 +140,7 @@ class World:
     lease: LeaseRecord = field(default_factory=LeaseRecord)
     processes: list[Process] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
+    databases: dict[str, Database] = field(default_factory=lambda: defaultdict(Database))
     late: list[Callable[[], Any]] = field(default_factory=list)
     launched: dict[datetime, str] = field(default_factory=dict)
     attempts: set[tuple[str, int]] = field(default_factory=set)
@@ -285,10 +305,35 @@ class World:
             ):
                 continue
             action.seen = True
+            if isinstance(action, Transaction):
+                self._commit(action)
             for process in self.processes:
                 known = process.memory.get(action.uid, NOTHING)
-                if known.running and known.launched == action.attempt:
+                own = not isinstance(action, Transaction) or (process.term and process.term.epoch == action.epoch)
+                if known.running and known.launched == action.attempt and own:
                     process.memory[action.uid] = memory.ended(known, action.outcome)
+
+    def _commit(self, action: Transaction) -> None:
+        """At its end, whatever became of its client meanwhile: the words to commit may be under way already."""
+        if not isinstance(action.outcome, Succeeded):
+            return
+        database = self.databases[action.ledger]
+        if database.epoch != action.epoch and self.broken != "no check of the epoch":
+            action.outcome = FailedKnown(reason="NotSent", message="another leader took over", retryable=True)
+            return
+        effects = [there for other in self.databases.values() for there in other.rows.values()]
+        if any(there.key == action.key for there in effects):
+            raise Breach(f"two effects of {action.key}")
+        for run in self.runs.values():
+            phase = run.get("status", {}).get("phase")
+            if run["metadata"]["uid"] == action.uid and phase in ("Skipped", "Superseded", "Failed"):
+                raise Breach(f"an effect of {action.uid}, which ended {phase}")
+        at_once = [there for there in effects if there.start < self.t and action.start < there.end]
+        if at_once and self.job["spec"]["concurrencyPolicy"] == "Forbid":
+            raise Breach(f"two effects at once under Forbid: {at_once[0]} and {action}")
+        action.end = self.t
+        database.rows[action.key] = action
+        self.log.append(f"{self.t} COMMIT of {action.uid} in {action.ledger}")
 
     # ---- one step of one process -----------------------------------------------------------------------------------
 
@@ -362,7 +407,9 @@ class World:
                 process.runs.pop(step.run.name, None)
             case Stop():
                 self.crash(process, with_parent=True)
-            case Prepare() | Inspect() | Wait():
+            case Inspect(run=run):
+                self._inspect(process, view, run, fate)
+            case Prepare() | Wait():
                 pass
         if not isinstance(step, Wait):
             self.log.append(f"{self.t} {process.name} fate {fate}: {told(step)}")
@@ -403,6 +450,9 @@ class World:
     def _launch(self, process: Process, view: View, step: Launch, duration: int, outcome: int) -> None:
         run = step.run
         process.memory[run.uid] = memory.launching(view.remembered(run.uid), step, self.t / 1000)
+        if ledger_of(view.spec.action):
+            self._transact(process, view, step, duration, outcome)
+            return
         outcomes: tuple[Outcome, ...] = (
             Succeeded(),
             FailedKnown(reason="Http", message="503", retryable=True),
@@ -415,8 +465,57 @@ class World:
         self.actions.append(action)
         self.log.append(f"{self.t} LAUNCH by {process.name}: {run.tick} {run.uid} attempt {step.attempt}")
 
+    def _transact(self, process: Process, view: View, step: Launch, duration: int, outcome: int) -> None:
+        """What the launcher does: shut out earlier epochs, look at the ledger, and only then begin."""
+        run, order = step.run, documents.order(view, step.run, step.attempt)
+        limit = round(view.spec.timeout.total_seconds() * 1000)
+        what: Outcome = Succeeded()
+        if outcome % 3 == 1:
+            what = FailedKnown(reason="23514", message="rolled back", retryable=True)
+        elif outcome % 3 == 2:
+            duration, what = limit, FailedKnown(reason="57014", message="rolled back in the end", retryable=True)
+        end = self.t + min(duration, limit)
+        action = Transaction(
+            uid=run.uid,
+            tick=run.tick,
+            attempt=step.attempt,
+            start=self.t,
+            end=end,
+            outcome=what,
+            limit=limit,
+            ledger=ledger_of(order.action),
+            key=order.key,
+            epoch=view.epoch,
+        )
+        self._check(process, view, action, scheduled=run.scheduled)
+        database = self.databases[action.ledger]
+        if database.epoch > view.epoch:
+            over = FailedKnown(reason="NotSent", message="another leader took over", retryable=True)
+            process.memory[run.uid] = memory.ended(process.memory[run.uid], over)
+            return
+        database.epoch = view.epoch
+        if action.key in database.rows:
+            process.memory[run.uid] = memory.ended(process.memory[run.uid], Succeeded())
+            return
+        self.actions.append(action)
+
+    def _inspect(self, process: Process, view: View, run: Run, fate: int) -> None:
+        """Ask the ledger that is recorded, once no earlier epoch can commit; a database that does not answer is asked again."""
+        entry = view.job.entry(run.uid)
+        if fate == 2 or entry is None or not the_ledger_tells(entry):
+            return
+        order = documents.order_for(view, entry)
+        database = self.databases[ledger_of(order.action)]
+        if database.epoch > view.epoch:
+            return
+        if self.broken != "no shutting out":
+            database.epoch = view.epoch
+        found = Succeeded() if order.key in database.rows else None
+        process.memory[run.uid] = memory.inspected(view.remembered(run.uid), found)
+
     def _check(self, process: Process, view: View, action: Action, *, scheduled: bool) -> None:
-        if (action.uid, action.attempt) in self.attempts:
+        transaction = isinstance(action, Transaction)
+        if (action.uid, action.attempt) in self.attempts and not transaction:
             raise Breach(f"attempt {action.attempt} of {action.uid} is launched twice")
         self.attempts.add((action.uid, action.attempt))
         if scheduled and action.tick is not None:
@@ -427,5 +526,5 @@ class World:
         if action.attempt > view.spec.retry.max_attempts:
             raise Breach("more attempts than maxAttempts")
         going = [a for a in self.actions if a.start <= self.t < a.end]
-        if going and view.spec.concurrency == "Forbid":
+        if going and view.spec.concurrency == "Forbid" and not transaction:
             raise Breach(f"two actions at once under Forbid: {going[0]} and {action}")

@@ -5,7 +5,7 @@ but not choose what it does.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -51,16 +51,27 @@ class JobAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlAction:
-    """A statement; arrives with the claim path and is refused by a condition until then."""
+    """One statement in the database whose URI ``database`` holds; ``$n`` in it is the n-th of ``values``, texts are templates."""
 
+    database: KeyRef
     statement: str
+    values: tuple[str | int | float | bool | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueAction:
-    """A row for a WorkQueue; arrives with the claim path and is refused by a condition until then."""
+    """One row for a queue: that of a WorkQueue in the job's namespace, or else ``queue`` in the database of ``database``.
 
-    work_queue: str
+    ``due_in`` counts on the database's clock. Texts in ``payload``, and ``unique_key``, are templates.
+    """
+
+    work_queue: str = ""
+    database: KeyRef | None = None
+    queue: str = ""
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    due_in: timedelta = timedelta(0)
+    priority: int = 1
+    unique_key: str | None = None
 
 
 Action = HttpAction | JobAction | SqlAction | EnqueueAction
@@ -71,6 +82,27 @@ KINDS: Mapping[type[Action], str] = {HttpAction: "http", JobAction: "job", SqlAc
 def kind_of(action: Action) -> str:
     """The field of the spec that holds it."""
     return KINDS[type(action)]
+
+
+def ledger_of(action: Action) -> str:
+    """Where the ledger of a run with this action is; empty where there is none."""
+    match action:
+        case SqlAction(database=ref) | EnqueueAction(database=KeyRef() as ref):
+            return f"secret/{ref.name}/{ref.key}"
+        case EnqueueAction(work_queue=name):
+            return f"workqueue/{name}"
+    return ""
+
+
+def asking(ledger: str) -> Action:
+    """An action of no effect, to ask that ledger of a run whatever its job does by now."""
+    kind, _, rest = ledger.partition("/")
+    name, _, key = rest.partition("/")
+    return (
+        SqlAction(database=KeyRef(kind="Secret", name=name, key=key), statement="")
+        if kind == "secret"
+        else EnqueueAction(work_queue=name)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Runs that an earlier term of this Lease recorded and left without an outcome.
 
-A Job tells what became of it. Of an HTTP call nobody can tell, unless its instant lies strictly after the end of the term
+A Job tells what became of it. A ledger tells whether a transaction was committed, once the earlier term can commit no more;
+what was not is launched again, as the same attempt, since nothing of it is left. Of an HTTP call nobody can tell, unless its instant lies strictly after the end of the term
 that recorded it: then it was not launched. It is recorded anew before anything else, so that its former launcher, should
 it still live, has lost the right. Everything else is Unknown, and ``onUnknown`` says whether another attempt is wanted;
 that attempt comes only when the former one can no longer be going on.
@@ -12,9 +13,17 @@ from dataclasses import replace
 
 from soloist.domain.retry import OnUnknown
 from soloist.domain.runs import Entry, Phase, Run
-from soloist.domain.steps import Inspect, Step, TakeOver, WriteJob, WriteRun
+from soloist.domain.steps import Inspect, Step, TakeOver, WriteAttempt, WriteJob, WriteRun
 from soloist.domain.ticks import Reason
-from soloist.domain.view import OUTCOME_UNKNOWN, View, a_job_tells, not_launched, ours_alone, retries_unknown
+from soloist.domain.view import (
+    OUTCOME_UNKNOWN,
+    View,
+    a_job_tells,
+    not_launched,
+    ours_alone,
+    retries_unknown,
+    the_ledger_tells,
+)
 
 
 def adopt(view: View) -> Step | None:
@@ -64,9 +73,12 @@ def _busy(view: View, run: Run) -> bool:
 def _decide_one(view: View, entry: Entry, run: Run) -> Step | None:
     if run.phase is Phase.RETRYING:
         return None
-    if run.phase is Phase.PENDING and (not_launched(view, entry, run) or view.remembered(run.uid).not_launched):
+    undone = view.remembered(run.uid).not_launched
+    if run.phase is Phase.PENDING and (undone or not_launched(view, entry, run)):
         return record_anew(view, entry, run)
-    if a_job_tells(entry) and not view.remembered(run.uid).not_launched:
+    if undone and the_ledger_tells(entry):
+        return WriteAttempt(run=run, attempt=run.attempt)
+    if not undone and (a_job_tells(entry) or the_ledger_tells(entry)):
         return Inspect(run=run)
     return nobody_knows(
         view, run, "The process that recorded this run ended, and whether it made the call is not known."

@@ -3,12 +3,12 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from soloist.domain.actions import FailedKnown, HttpAction, JobAction, Order, Succeeded
+from soloist.domain.actions import Action, FailedKnown, HttpAction, JobAction, Order, Succeeded, asking
 from soloist.domain.instants import stamp
 from soloist.domain.names import label_value, run_key, run_name
 from soloist.domain.runs import Entry, Memory, Phase, Run
 from soloist.domain.steps import WriteAttempt, WriteRun
-from soloist.domain.view import View, a_job_tells
+from soloist.domain.view import View, a_job_tells, the_ledger_tells
 
 Raw = dict[str, Any]
 
@@ -83,8 +83,14 @@ def order_for(view: View, entry: Entry) -> Order:
         key=run_key(run_uid=entry.uid, job_uid=view.job.uid, scheduled=entry.tick),
         fence=view.epoch,
         timeout=view.spec.timeout,
-        action=JobAction(template={}) if a_job_tells(entry) else HttpAction(url=""),
+        action=_action_then(entry),
     )
+
+
+def _action_then(entry: Entry) -> Action:
+    if the_ledger_tells(entry):
+        return asking(entry.ledger)
+    return JobAction(template={}) if a_job_tells(entry) else HttpAction(url="")
 
 
 def attempt_ahead(view: View, step: WriteAttempt) -> Raw:

@@ -5,13 +5,14 @@ was written ahead by it, and this process has not launched it yet.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from soloist.domain.actions import kind_of
+from soloist.domain.actions import kind_of, ledger_of
 from soloist.domain.gate import Verdict, blockers, closed, judge, retry_blockers
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy, MissedRunPolicy
-from soloist.domain.steps import Cancel, Launch, Step, TakeOver, WriteAttempt, WriteRun
+from soloist.domain.steps import Cancel, Launch, Step, TakeOver, WriteAttempt, WriteJob, WriteRun
 from soloist.domain.ticks import LATE, Reason, still_wanted, tick_of
 from soloist.domain.view import OUTCOME_UNKNOWN, View, attempts_left, held_until, launch_at, ours_alone, retries_unknown
 
@@ -47,7 +48,7 @@ def launch(view: View) -> Step | None:
         blocking = blockers(view.occupants, run)
         match judge(view.spec, blocking, patient=is_patient(view, run.tick)):
             case Verdict.GO:
-                return Launch(run=run, attempt=1)
+                return _go(view, run, attempt=1)
             case Verdict.SKIP:
                 return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.BLOCKED)
             case Verdict.CANCEL_FIRST:
@@ -65,9 +66,17 @@ def _further(view: View, run: Run) -> Step:
     if reason is None and _another_action(view, run):
         reason = Reason.SCHEDULE_CHANGED
     if reason is None:
-        return Launch(run=run, attempt=run.attempt)
+        return _go(view, run, attempt=run.attempt)
     phase = Phase.UNKNOWN if run.reason == OUTCOME_UNKNOWN else Phase.FAILED
     return WriteRun(run=run, phase=phase, reason=reason, message=f"Attempt {run.attempt} was not made.")
+
+
+def _go(view: View, run: Run, *, attempt: int) -> Step:
+    """Whoever comes next asks the ledger that is recorded; so what was recorded is what is launched."""
+    entry, ledger = view.job.entry(run.uid), ledger_of(view.spec.action)
+    if entry is not None and entry.ledger != ledger:
+        return WriteJob(add=(replace(entry, ledger=ledger),), books_only=True)
+    return Launch(run=run, attempt=attempt)
 
 
 def _another_action(view: View, run: Run) -> bool:

@@ -34,7 +34,7 @@ def ended(known: Memory, outcome: Outcome) -> Memory:
 
 
 def cancelled(known: Memory, reason: str) -> Memory:
-    return replace(known, running=False, outcome=None, cancelled=reason)
+    return replace(known, running=False, inspecting=False, outcome=None, cancelled=reason)
 
 
 def written(known: Memory, phase: Phase) -> Memory:

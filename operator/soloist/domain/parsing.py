@@ -92,6 +92,7 @@ def _entry(item: Any) -> Entry | None:
         lease=str(raw.get("lease", "")),
         launch_at=parse_time(raw.get("launchTime")),
         action=str(raw.get("action") or "http"),
+        ledger=str(raw.get("ledger") or ""),
         timeout=_seconds(raw.get("timeoutSeconds")),
         result=str(raw.get("result", "")),
     )

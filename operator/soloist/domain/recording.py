@@ -8,7 +8,7 @@ under the name that its tick gives it before it can be recorded; it is created a
 from datetime import datetime, timedelta
 
 from soloist.domain import settling
-from soloist.domain.actions import JobAction, kind_of
+from soloist.domain.actions import JobAction, kind_of, ledger_of
 from soloist.domain.gate import Verdict, blockers, closed, judge
 from soloist.domain.launching import has_right, is_patient
 from soloist.domain.runs import Entry, Phase, Run
@@ -90,6 +90,7 @@ def entry_for(view: View, run: Run) -> Entry:
         launch_at=launch_at(view, run),
         timeout=view.spec.timeout,
         action=kind_of(view.spec.action),
+        ledger=ledger_of(view.spec.action),
     )
 
 

@@ -55,6 +55,8 @@ class Entry:
 
     ``launch_at``, ``timeout`` and ``action`` are as they were when it was recorded: an edit since then changes neither when
     its launcher could act at the earliest, nor for how long, nor what kind of thing it may have started.
+    ``ledger`` is where a transaction of it is recorded, empty for other actions; an edit that moves it is recorded before
+    anything is launched there.
     ``result`` is set once the run has ended and been counted, where it must stay all the same (Unknown, Interrupted).
     """
 
@@ -66,6 +68,7 @@ class Entry:
     launch_at: datetime | None = None
     timeout: timedelta | None = None
     action: str = "http"
+    ledger: str = ""
     result: str = ""
 
     def to_raw(self) -> dict[str, Any]:
@@ -75,6 +78,8 @@ class Entry:
             raw["launchTime"] = stamp(self.launch_at)
         if self.timeout is not None:
             raw["timeoutSeconds"] = int(self.timeout.total_seconds())
+        if self.ledger:
+            raw["ledger"] = self.ledger
         if self.result:
             raw["result"] = self.result
         if self.tick is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypedDict
 
-from soloist.domain import adoption, status
+from soloist.domain import adoption, conditions
 from soloist.domain.actions import FailedKnown, Succeeded, UnknownOutcome
 from soloist.domain.gate import Standing
 from soloist.domain.instants import parse_time
@@ -56,13 +56,14 @@ def _gone(view: View) -> Step | None:
         if entry.uid in present or entry.lease != view.lease:
             continue
         going = standing(view, entry, None) is Standing.HELD and a_job_tells(entry)
-        if view.remembered(entry.uid).running or going:
+        known = view.remembered(entry.uid)
+        if known.running or known.inspecting or going:
             return Cancel(uid=entry.uid, reason=Reason.CANCELLED)
     return None
 
 
 def _outcome(view: View, run: Run, known: Memory) -> WriteRun:
-    attempt = max(1, known.launched)
+    attempt = max(1, known.launched or run.attempt)
     match known.outcome:
         case FailedKnown() as failed if failed.retryable and attempts_left(view, run.uid, attempt):
             at = view.now + view.spec.retry.delay_after(attempt, failed.retry_after)
@@ -82,7 +83,8 @@ def _outcome(view: View, run: Run, known: Memory) -> WriteRun:
             phase = Phase.UNKNOWN
             return WriteRun(run=run, phase=phase, reason=unknown.reason, message=unknown.message, attempt=attempt)
         case Succeeded() | None:
-            return WriteRun(run=run, phase=Phase.SUCCEEDED, reason="", attempt=attempt)
+            said = known.outcome.message if known.outcome is not None else ""
+            return WriteRun(run=run, phase=Phase.SUCCEEDED, reason="", message=said, attempt=attempt)
 
 
 def settle_unrecorded(view: View) -> Step | None:
@@ -147,7 +149,7 @@ def keep_books(view: View) -> Step | None:
         start = base(view.job, view.observed)
         return WriteJob(watermark=start if view.job.watermark is not None else None, **books)
     moments = list(_flush_moments(view))
-    if not status.says_what_is(view) and not view.job.deleting:
+    if not conditions.says_what_is(view) and not view.job.deleting:
         return WriteJob(**books)
     return WriteJob(**books) if moments and min(moments) <= view.now else None
 

@@ -12,13 +12,14 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from soloist.domain.actions import Action, EnqueueAction, JobAction, SqlAction
+from soloist.domain.actions import Action, JobAction
 from soloist.domain.retry import OnUnknown, RetryPolicy
 from soloist.domain.schedule import DaylightSaving, InvalidSchedule, Schedule, parse_schedule
 from soloist.domain.spec_fields import Fields, Invalid, Refusal, fields, forbidden, required, wrong
 from soloist.domain.spec_http import parse_http
+from soloist.domain.spec_sql import parse_enqueue, parse_sql
 
-__all__ = ["ConcurrencyPolicy", "Invalid", "MissedRunPolicy", "Spec", "parse_spec", "unsupported_action"]
+__all__ = ["ConcurrencyPolicy", "Invalid", "MissedRunPolicy", "Spec", "parse_spec"]
 
 _WEEK = 7 * 86400
 _ACTIONS = ("http", "job", "sql", "enqueue")
@@ -71,22 +72,6 @@ def parse_spec(raw: Mapping[str, Any]) -> Spec | Invalid:
         return refusal.invalid
     except InvalidSchedule as problem:
         return Invalid(field=f"spec.{problem.field}", reason=problem.reason, message=f"spec.{problem.message}")
-
-
-def unsupported_action(spec: Spec) -> Invalid | None:
-    """The sentence for an action that this version knows but cannot run yet."""
-    match spec.action:
-        case SqlAction():
-            name = "sql"
-        case EnqueueAction():
-            name = "enqueue"
-        case _:
-            return None
-    return Invalid(
-        field=f"spec.{name}",
-        reason="ActionNotSupported",
-        message=f"spec.{name} is not supported by this version of the controller: write spec.http or spec.job instead.",
-    )
 
 
 def _spec(spec: Fields) -> Spec:
@@ -167,12 +152,9 @@ def _action(spec: Fields) -> Action:
         case "job":
             return _job(action)
         case "sql":
-            database = action.nested("databaseRef", "secretName and key under it")
-            database.text("secretName", "the name of a Secret", longest=253)
-            database.text("key", "the key that holds a PostgreSQL URI", longest=253)
-            return SqlAction(statement=action.text("statement", "one SQL statement", longest=65536))
+            return parse_sql(action)
         case _:
-            return EnqueueAction(work_queue=action.text("workQueue", "the name of a WorkQueue", longest=253))
+            return parse_enqueue(action)
 
 
 def _job(job: Fields) -> JobAction:

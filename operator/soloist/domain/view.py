@@ -238,6 +238,14 @@ def a_job_tells(entry: Entry) -> bool:
     return entry.action == JOB
 
 
+def the_ledger_tells(entry: Entry) -> bool:
+    """Whether it was done is not guessed either: its effect and its row in the ledger commit together, or neither does.
+
+    What may still be going on is nevertheless counted by time: the ledger knows of no transaction that is under way.
+    """
+    return bool(entry.ledger)
+
+
 def _deleted(view: View, entry: Entry, held: Standing) -> Standing:
     """A person deleted the run. What it started counts until it must be over, or, for a Job, until that is gone."""
     known = view.remembered(entry.uid)

@@ -12,7 +12,7 @@ from soloist.domain.instants import parse_time
 from soloist.domain.lease import HOLDER_POD, LeaseRecord
 from soloist.domain.parsing import parse_run
 from soloist.domain.runs import Job, Observed, Run
-from soloist.domain.spec import Invalid, Spec, unsupported_action
+from soloist.domain.spec import Invalid, Spec
 from soloist.domain.ticks import Reason, observe
 from soloist.domain.wall_time import away, span
 
@@ -86,7 +86,7 @@ def refusal(job: Job) -> Invalid | None:
     for said in job.status.get("conditions") or ():
         if (said.get("type"), said.get("status")) == ("Valid", "False") and _is_of(said, job):
             return Invalid(field="spec", reason=str(said.get("reason")), message=str(said.get("message")))
-    return unsupported_action(job.spec)
+    return None
 
 
 def _is_of(condition: Mapping[str, Any], job: Job) -> bool:

@@ -1,7 +1,7 @@
 """What a job is to do, or why it cannot be done."""
 
 from soloist.domain.runs import Job
-from soloist.domain.spec import Invalid, Spec, parse_spec, unsupported_action
+from soloist.domain.spec import Invalid, Spec, parse_spec
 
 
 def _nothing_to_run() -> Spec:
@@ -17,6 +17,4 @@ NOTHING_TO_RUN = _nothing_to_run()
 
 def runnable(job: Job) -> Spec | Invalid:
     """The spec, or why it cannot be run."""
-    if isinstance(job.spec, Invalid):
-        return job.spec
-    return unsupported_action(job.spec) or job.spec
+    return job.spec

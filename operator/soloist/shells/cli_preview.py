@@ -15,7 +15,7 @@ import yaml
 
 from soloist.domain.instants import stamp
 from soloist.domain.schedule import DaylightSaving, InvalidSchedule, Schedule, parse_schedule
-from soloist.domain.spec import Invalid, parse_spec, unsupported_action
+from soloist.domain.spec import Invalid, parse_spec
 from soloist.domain.walk import CronWalk, wall_at_or_after
 from soloist.domain.wall_time import Unreadable, away, read_time, shown, span
 from soloist.domain.zones import Stretch, stretch_at
@@ -78,9 +78,6 @@ def _of_manifest(job: dict[str, Any]) -> Previewed:
         notes.append(
             f"spec.jitterSeconds: each is launched up to {span(spec.jitter)} later, the same for a time on every replica."
         )
-    refused = unsupported_action(spec)
-    if refused is not None:
-        notes.append(refused.message)
     return Previewed(name=name, schedule=spec.schedule, notes=tuple(notes))
 
 
