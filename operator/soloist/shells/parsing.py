@@ -2,7 +2,7 @@
 
 import dataclasses
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, get_args, get_origin
@@ -44,6 +44,23 @@ class Row:
             default=field.default,
             meaning=field.metadata["meaning"],
         )
+
+
+def table(kind: type[Any]) -> list[Row]:
+    """The rows of a settings class, in the order of its fields."""
+    return [Row.of(field) for field in dataclasses.fields(kind)]
+
+
+def gathered(rows: Sequence[Row], flags: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+    """What was given, by field name: a flag (None or () where it was not given), else the variable."""
+    values: dict[str, Any] = {}
+    for row in rows:
+        given = flags.get(row.name)
+        if given is not None and given != ():
+            values[row.name] = parse(row, given, named=row.flag or row.env)
+        elif env.get(row.env):
+            values[row.name] = parse(row, env[row.env], named=row.env)
+    return values
 
 
 def parse(row: Row, given: Any, *, named: str) -> Any:

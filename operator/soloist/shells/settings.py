@@ -5,7 +5,6 @@ variable follow from the field's name (``lease_duration``: ``--lease-duration``,
 row names a flag of its own. ``rows`` is that table, for the command line to make options of, and for the documentation.
 """
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 
 from soloist.domain.errors import ConfigError
 from soloist.domain.term import Timing
-from soloist.shells.parsing import Network, Row, parse, setting
+from soloist.shells.parsing import Network, Row, gathered, setting, table
 
 # ruff: noqa: RUF009 - setting() makes a dataclass field
 _TIMING = Timing()
@@ -104,9 +103,9 @@ def _contradictions(s: ControllerSettings) -> list[str]:
         (0 <= s.health_port <= 65535, f"health-port is {s.health_port}: write 0 to 65535."),
         (s.max_api_writes >= 1, f"max-api-writes is {s.max_api_writes}: write 1 or more."),
         (s.max_http_runs >= 1, f"max-http-runs is {s.max_http_runs}: write 1 or more."),
-        (_is_name(s.lease_name), f"lease-name is {s.lease_name!r}: write a Kubernetes name (a-z, 0-9, '-' and '.')."),
+        (is_name(s.lease_name), f"lease-name is {s.lease_name!r}: write a Kubernetes name (a-z, 0-9, '-' and '.')."),
         *(
-            (_is_name(name), f"namespace is {name!r}: write a Kubernetes name (a-z, 0-9 and '-').")
+            (is_name(name), f"namespace is {name!r}: write a Kubernetes name (a-z, 0-9 and '-').")
             for name in (s.lease_namespace or "default", *s.namespaces)
         ),
         (
@@ -117,13 +116,14 @@ def _contradictions(s: ControllerSettings) -> list[str]:
     return [sentence for holds, sentence in rules if not holds]
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
+    """Whether Kubernetes takes it for a name."""
     return re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", text) is not None
 
 
 def rows() -> list[Row]:
     """The table of settings, in the order of the fields."""
-    return [Row.of(field) for field in dataclasses.fields(ControllerSettings)]
+    return table(ControllerSettings)
 
 
 def load(
@@ -137,13 +137,7 @@ def load(
 
     Raises ConfigError with a sentence for the first that is wrong.
     """
-    values: dict[str, Any] = {}
-    for row in rows():
-        given = flags.get(row.name)
-        if given is not None and given != ():
-            values[row.name] = parse(row, given, named=row.flag or row.env)
-        elif env.get(row.env):
-            values[row.name] = parse(row, env[row.env], named=row.env)
+    values = gathered(rows(), flags, env)
     if not values.get("lease_namespace"):
         mounted = service_account / "namespace"
         values["lease_namespace"] = (

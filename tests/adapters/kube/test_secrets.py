@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from soloist.adapters.kube.api import KubeApi
-from soloist.adapters.kube.secrets import KubeSecrets, Sealed
+from soloist.adapters.kube.secrets import KubeSecrets
+from soloist.adapters.sealed import Sealed
 from soloist.domain.actions import KeyRef
 from soloist.domain.errors import PermanentError
 from tests.adapters.kube.conftest import AccessTo

@@ -14,30 +14,12 @@ from typing import Any
 from soloist.adapters.kube.answers import NotFound
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.store import collection
+from soloist.adapters.sealed import Sealed
 from soloist.domain.actions import KeyRef
 from soloist.domain.errors import PermanentError
 
 _PLURALS = {"Secret": "secrets", "ConfigMap": "configmaps"}
 _MOST_KEPT = 256
-
-
-class Sealed:
-    """A value that no log, traceback or f-string shows."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        """The value itself, for the one place that sends it."""
-        return self._value
-
-    def __repr__(self) -> str:
-        return "***"
-
-    def __reduce__(self) -> str:
-        raise TypeError("A sealed value is not copied out of its process.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,20 @@
+"""A value that is not to be seen: read for the one place that sends it."""
+
+
+class Sealed:
+    """A value that no log, traceback or f-string shows."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value itself, for the one place that sends it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __reduce__(self) -> str:
+        raise TypeError("A sealed value is not copied out of its process.")
