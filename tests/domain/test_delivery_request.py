@@ -96,6 +96,11 @@ def test_any_json_is_a_payload(payload: object) -> None:
     assert json.loads(body) == payload
 
 
+def test_a_payload_is_sent_to_the_digit_as_the_database_has_it() -> None:
+    text = '{"amount": 12345678901234567890.10, "n": 1e400}'
+    assert sent(claim=replace(CLAIM, payload=json.loads(text), payload_text=text)).body == text.encode()
+
+
 def test_a_body_column_is_sent_as_the_database_writes_it() -> None:
     assert sent(managed=False, body_column="body").body == b'{"a":  1}'
 

@@ -18,7 +18,8 @@ class Claim:
     ``attempt`` rises with outcomes only and is what a key per attempt is made of; ``tries`` counts against the limit of
     attempts; ``reclaims`` are claims in a row that ended without an outcome. ``due`` is the due time as it was claimed
     (None: a row of a table that knows none), ``due_key`` the same as the database writes it. ``columns`` holds the mapped
-    columns that a delivery may name, as text. ``payload`` is decoded JSON, or the text of a column that holds none.
+    columns that a delivery may name, as text. ``payload`` is decoded JSON, or the text of a column that holds none;
+    ``payload_text`` is the same as the database writes it, where it has it: Python would round a number of twenty digits.
     """
 
     row: tuple[str, ...]
@@ -31,6 +32,7 @@ class Claim:
     due_key: str = ""
     unique_key: str | None = None
     payload: Any = None
+    payload_text: str | None = None
     columns: Mapping[str, str | None] = field(default_factory=dict)
 
 

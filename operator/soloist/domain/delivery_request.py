@@ -127,7 +127,7 @@ def _body(delivery: HttpDelivery, claim: Claim, key: str, *, managed: bool) -> s
         text = claim.columns.get(delivery.body_column)
         return refused(f"The column {delivery.body_column} is null, and is to be the body.") if text is None else text
     if managed:
-        return _json(claim.payload)
+        return _json(claim.payload) if claim.payload_text is None else claim.payload_text
     row = claim.row[0] if len(claim.row) == 1 else claim.row
     due = None if claim.due is None else stamp(claim.due)
     return _json({"id": row, "key": key, "attempt": claim.attempt, "fence": claim.fence, "due": due})

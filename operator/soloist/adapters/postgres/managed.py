@@ -119,6 +119,7 @@ def _claim_of(row: Row) -> Claim:
         due_key=f"{due.isoformat()}Z",
         unique_key=unique_key,
         payload=_decoded(payload),
+        payload_text=payload,
     )
 
 
