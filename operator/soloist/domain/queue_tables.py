@@ -89,7 +89,7 @@ class MappedTable:
     """The user's own table. ``status`` is there with ``OutcomeBy.WORKER``, ``due_at`` with ``Inline``, and one of them always.
 
     Without ``due_at`` a pending row is always due; without ``attempts`` they are counted in the sidecar. ``columns`` are
-    what ``Claim.columns`` carries: all that a delivery reads of the row, but for the body, which is ``Claim.payload``.
+    what ``Claim.columns`` carries, all that a delivery reads of the row: url, body, lookup, limit per key, templates, maxAttempts.
     """
 
     name: TableName

@@ -17,7 +17,7 @@ WITHOUT_BODY = ("GET", "HEAD")
 _STATUS = re.compile(r" *(?:([2-5])xx|([2-5][0-9]{2})(?: *- *([2-5][0-9]{2}))?) *")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _MOST_HEADERS = 32
-_OUR_PREFIX = "soloist-"
+OUR_PREFIX = "soloist-"
 
 
 def parse_http(http: Fields) -> HttpAction:
@@ -92,7 +92,7 @@ def _header(item: Fields, problem_of: Callable[[str], str | None], also_ours: Co
     name = item.text("name", "the header's name, such as Authorization", longest=128)
     if (problem := header_problem(name, also_ours)) is not None:
         raise wrong(item.at("name"), f"{item.path}: {problem}.")
-    if name.lower().startswith(_OUR_PREFIX):
+    if name.lower().startswith(OUR_PREFIX):
         raise wrong(
             item.at("name"), f"{item.path}: names that begin with Soloist- are set by Soloist; use another name."
         )
@@ -133,6 +133,8 @@ def parse_tls(http: Fields, url: str | None) -> tuple[bool, KeyRef | None]:
 
 
 def parse_key_ref(parent: Fields, name: str, kind: str) -> KeyRef:
+    if isinstance(parent.raw.get(name), str):  # perhaps the secret itself, which no message may repeat
+        raise wrong(parent.at(name), f"{parent.at(name)} must be a mapping: write name and key of a {kind} under it.")
     return key_ref(parent.nested(name, f"name and key of a {kind} under it"), kind)
 
 

@@ -31,6 +31,14 @@ class Unreadable(Exception):
     """The end of a sentence that begins with the statement's field."""
 
 
+class NoParameter(Unreadable):
+    """``text`` stands where a parameter does, and is none of those that are known."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(problem)
+        self.text = text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbered:
     """The statement with ``$1`` for the first of ``names``, and so on."""
@@ -87,9 +95,11 @@ def _part(reading: _Reading, kind: str, text: str, known: Collection[str]) -> st
         case "name" if text[1:] in known:
             return reading.number(text[1:])
         case "name" if not reading.brackets:
-            raise Unreadable(f"names {text}, which is not among its parameters; add it there")
+            raise NoParameter(text, f"names {text}, which is not among its parameters; add it there")
         case "dollar":
-            raise Unreadable(f"holds {text}; write named parameters, such as :days, and their values in parameters")
+            raise NoParameter(
+                text, f"holds {text}; write named parameters, such as :days, and their values in parameters"
+            )
         case "word":
             reading.words.append(text.upper())
         case "end":
