@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
+from soloist.domain.books import RECENT
 from soloist.domain.instants import parse_time
 from soloist.domain.schedule import parse_schedule
-from soloist.domain.status import RECENT
 from tests.cluster.backend import Backend
 from tests.cluster.children import Child, until
 from tests.cluster.control_plane import ControlPlane

@@ -15,7 +15,8 @@ from soloist.adapters.kube.answers import refusal_or_transient
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.runs import Phase
 from soloist.domain.wall_time import Asked, Unreadable, read_time, span
-from soloist.shells.cli import cli, controller_settings
+from soloist.shells.cli import cli
+from soloist.shells.cli_options import controller_settings
 from soloist.shells.cli_pause import annotation
 from soloist.shells.cli_reading import Leases
 from soloist.shells.cli_target import INSTALL_CRDS, Target, context_namespace, sentence

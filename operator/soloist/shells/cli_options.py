@@ -1,0 +1,84 @@
+"""The options that several commands take, each once, and what is made of them: a cluster to ask, or a controller's settings.
+
+Nothing here speaks to a cluster, nor imports what does before it is asked for one.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from soloist.domain.errors import ConfigError
+from soloist.shells.settings import ControllerSettings, load, rows
+
+if TYPE_CHECKING:
+    from soloist.shells.cli_target import Target
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+output_format = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
+
+
+def _options(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+cluster = _options(
+    click.option("--kubeconfig", default="", help="Kubeconfig file; default: $KUBECONFIG, then ~/.kube/config."),
+    click.option("--context", default="", help="Context of the kubeconfig; default: its current one."),
+    click.option("-n", "--namespace", default="", help="Namespace; default: the context's."),
+    click.option("--lease-name", default="soloist", envvar="SOLOIST_LEASE_NAME", show_default=True, help="Name of the controllers' Lease."),
+    click.option("--lease-namespace", default="", envvar="SOLOIST_LEASE_NAMESPACE", help="Its namespace; default: found."),
+)  # fmt: skip
+
+
+def target(options: dict[str, Any], **more: Any) -> "Target":
+    """The cluster that the options of ``cluster`` name."""
+    from soloist.shells.cli_target import Target
+
+    names = ("kubeconfig", "context", "namespace", "lease_name", "lease_namespace")
+    return Target.of(**{name: options[name] for name in names}, **more)
+
+
+def one_or_all(job: str | None, everything: bool) -> str | None:
+    if (job is not None) == everything:
+        raise click.UsageError("Name one JOB, or write --all for the whole installation.")
+    return job
+
+
+def each_setting(function: Function) -> Function:
+    """One option for each setting that has a flag; what is not given stays None, so that the environment is asked."""
+    for row in reversed(rows()):
+        if row.flag is None:
+            continue
+        default = ", ".join(map(str, row.default)) if row.several else row.default
+        text = f"{row.meaning} [{row.env}{f'; default: {default}' if default != '' else ''}]"
+        if row.kind is bool:
+            option = click.option(f"{row.flag}/--no-{row.flag[2:]}", row.name, default=None, help=text)
+        else:
+            option = click.option(row.flag, row.name, default=None, multiple=row.several, metavar="VALUE", help=text)
+        function = option(function)
+    return function
+
+
+def controller_settings(flags: dict[str, Any]) -> ControllerSettings:
+    """Flags, else the environment, else defaults; what is wrong is a sentence and exit code 2."""
+    from soloist.shells.cli_target import context_namespace
+
+    try:
+        return load(flags, os.environ, kubeconfig_namespace=context_namespace)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
