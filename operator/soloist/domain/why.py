@@ -191,13 +191,4 @@ def _let_go(facts: Facts, spec: Spec, observed: Observed, at: datetime) -> Reaso
     return shut(facts) or (Reason.TOO_MANY_MISSED if spec.missed is MissedRunPolicy.RUN_ALL else Reason.MISSED)
 
 
-_RULES = (
-    has_run,
-    is_recorded,
-    in_recent,
-    _cannot_be_read,
-    _before_since,
-    _not_a_tick,
-    _ahead,
-    _long_ago,
-)
+_RULES = (has_run, is_recorded, in_recent, _cannot_be_read, _before_since, _not_a_tick, _ahead, _long_ago)

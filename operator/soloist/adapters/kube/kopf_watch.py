@@ -22,7 +22,7 @@ from soloist.adapters.kube.api import KubeApi, open_session
 from soloist.adapters.kube.config import Access
 from soloist.adapters.kube.status_echoes import WithoutEchoes
 from soloist.adapters.kube.store import GROUP, JOBS, VERSION, path_of, slim
-from soloist.domain.errors import PermanentError, SoloistError, TransientError
+from soloist.domain.errors import PermanentError, TransientError
 from soloist.ports import Raw
 
 DEAD_AFTER_WINDOWS = 3
@@ -47,12 +47,8 @@ class KopfWatch:
         namespaces: Sequence[str] = (),
         window: int = 25,
     ) -> None:
-        self._access = access
-        self._on_event = on_event
-        self._on_gap = on_gap
-        self._boottime = boottime
-        self._namespaces = tuple(namespaces)
-        self._window = window
+        self._access, self._on_event, self._on_gap = access, on_event, on_gap
+        self._boottime, self._namespaces, self._window = boottime, tuple(namespaces), window
         paths = [path_of(JOBS, namespace) for namespace in self._namespaces or (None,)]
         self._heard: dict[str, float] = dict.fromkeys(paths, float("-inf"))
         self._listed: set[str] = set()
@@ -97,8 +93,6 @@ class KopfWatch:
                 await self._check_served()
                 await self._watch_once(stopped, began)
                 error: BaseException | None = None
-            except SoloistError as problem:
-                error = problem
             except Exception as problem:  # noqa: BLE001 - whatever ended kopf, it must not end the watching
                 error = problem
             if stopped.done():
