@@ -9,7 +9,7 @@ break in it is refused, as is an address that is none; and since the next attemp
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from soloist.domain.actions import FailedKnown, KeyRef
@@ -37,7 +37,7 @@ class Endpoint:
     """Where a row goes, and what its request is signed with, the present secret first."""
 
     url: str
-    secrets: Sequence[str] = ()
+    secrets: Sequence[str] = field(default=(), repr=False)
 
 
 def endpoint_in(target: FixedUrl | UrlColumn, claim: Claim) -> Endpoint | FailedKnown:
