@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from soloist.domain.claims import Claim, Done, Settled, Verdict
+from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import (
     AfterCrash,
     Concurrency,
@@ -25,7 +26,6 @@ from soloist.domain.queue_spec import (
     QueueSpec,
     RetryRules,
 )
-from soloist.loops.queue_ports import QueueName
 from soloist.loops.queue_unit import Loops
 from tests.contracts.fake_rows import FakeRow, FakeRows, FakeTable
 from tests.loops.virtual_time import LoopClock

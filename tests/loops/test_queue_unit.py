@@ -9,8 +9,8 @@ import pytest
 
 from soloist.domain.claims import Claim, Done, PutBack, Settled
 from soloist.domain.errors import PermanentError, TransientError
+from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import Concurrency, PerKey, QueueSpec
-from soloist.loops.queue_ports import QueueName
 from soloist.loops.queue_unit import REOPEN_AFTER, QueueUnit
 from tests.loops.queue_world import (
     LEASE,

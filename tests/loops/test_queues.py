@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from soloist.domain.claims import Claim, Failed, Settled
 from soloist.domain.errors import PermanentError
+from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import Concurrency, External, QueueSpec
-from soloist.loops.queue_ports import QueueName
 from soloist.loops.queues import Queues
 from tests.loops.queue_world import Handler, Notes, Opened, Rows, Scene, done, for_ever, lasting, now, queue_spec
 from tests.loops.virtual_time import LoopClock, run

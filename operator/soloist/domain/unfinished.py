@@ -7,6 +7,7 @@ rows (``afterCrash: Hold``), else it is sent again, and the receiver knows it by
 from datetime import timedelta
 
 from soloist.domain.claims import Claim, Failed, Parked, PutBack
+from soloist.domain.delivery_outcome import wait_after
 from soloist.domain.queue_spec import AfterCrash, QueueSpec
 
 OVER_LIMIT = 1.0
@@ -31,12 +32,9 @@ def stopped(spec: QueueSpec, claim: Claim) -> Parked | PutBack:
     return PutBack(claim=claim)
 
 
-def faulty(spec: QueueSpec, claim: Claim, error: BaseException) -> Parked | Failed:
+def faulty(spec: QueueSpec, claim: Claim, error: BaseException, drawn: float) -> Parked | Failed:
     """The delivery broke on a fault of its own, at a moment that nobody knows. It uses an attempt, or it would never end."""
     text = f"The delivery broke: {type(error).__name__}: {error}"
     if spec.after_crash is AfterCrash.HOLD:
         return Parked(claim=claim, error=text)
-    retry, last = spec.retry, spec.retry.max_attempts
-    given_up = claim.tries >= last if isinstance(last, int) else claim.tries > len(retry.schedule)
-    wait = retry.schedule[min(claim.tries, len(retry.schedule)) - 1]
-    return Failed(claim=claim, error=text, retry_in=None if given_up else wait)
+    return Failed(claim=claim, error=text, retry_in=wait_after(claim, spec.retry, drawn=drawn))

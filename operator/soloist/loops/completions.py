@@ -15,8 +15,9 @@ from contextlib import suppress
 from soloist.domain.claims import Settled, Verdict
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.polling import Pace
+from soloist.domain.queue_name import QueueName
 from soloist.loops.in_hand import Held, InHand
-from soloist.loops.queue_ports import QueueName, QueueReport
+from soloist.loops.queue_ports import QueueReport
 from soloist.loops.row_ports import Rows
 from soloist.ports import Clock
 

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from soloist.domain.claims import Claim, Settled
+from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import QueueSpec
 from soloist.domain.unfinished import faulty, over_limit, stopped, untried
 from soloist.loops.completions import Completions
 from soloist.loops.in_hand import Held, InHand, Place
-from soloist.loops.queue_ports import QueueName, QueueReport
+from soloist.loops.queue_ports import QueueReport
 from soloist.loops.row_ports import Deliverer
 from soloist.ports import Clock
 
@@ -103,7 +104,7 @@ class Handlers:
             return await self._deliverer.deliver(claim)
         except Exception as error:  # noqa: BLE001 - a handler's fault is one row's, and never the queue's
             self._report.failed(self._name, "deliver", error)
-            return faulty(self._spec, claim, error)
+            return faulty(self._spec, claim, error, self._drawn())
 
     def _over(self, held: Held, task: "asyncio.Task[Settled]", seconds: float) -> None:
         following = self._hand.ended(held)

@@ -4,31 +4,20 @@ A queue is its namespace and name; what it is to do is a ``QueueSpec``. A source
 whoever follows it needs no memory of what was said before.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 from soloist.domain.claims import Claim, Settled, Verdict
+from soloist.domain.queue_name import FoundQueues, QueueName
 from soloist.domain.queue_spec import QueueSpec
 from soloist.loops.row_ports import Deliverer, Rows
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class QueueName:
-    """Also how a queue is called in soloist.work_items: ``str()``."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 class QueueSource(Protocol):
     """Where WorkQueues come from."""
 
-    async def run(self, tell: Callable[[Mapping[QueueName, QueueSpec]], None]) -> NoReturn:
-        """Call ``tell`` with all queues that can be worked, at the start and at every change, until cancelled."""
+    async def run(self, tell: Callable[[FoundQueues], None]) -> NoReturn:
+        """Call ``tell`` with all queues there are, at the start and at every change, until cancelled."""
 
 
 class OpenQueue(Protocol):

@@ -12,11 +12,12 @@ from contextlib import suppress
 
 from soloist.domain.claim_lease import ClaimLease
 from soloist.domain.polling import Pace
+from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import QueueSpec
 from soloist.loops.completions import Completions
 from soloist.loops.handlers import Handlers
 from soloist.loops.in_hand import InHand
-from soloist.loops.queue_ports import OpenQueue, QueueName, QueueOpener, QueueReport
+from soloist.loops.queue_ports import OpenQueue, QueueOpener, QueueReport
 from soloist.loops.queue_worker import QueueWorker
 from soloist.loops.renewals import Renewals
 from soloist.ports import Clock

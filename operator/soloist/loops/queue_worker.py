@@ -13,10 +13,11 @@ from contextlib import suppress
 from soloist.domain.claims import Claim
 from soloist.domain.errors import TransientError
 from soloist.domain.polling import Pace, enough, how_many
+from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import Poll
 from soloist.loops.handlers import Handlers
 from soloist.loops.in_hand import InHand
-from soloist.loops.queue_ports import QueueName, QueueReport
+from soloist.loops.queue_ports import QueueReport
 from soloist.loops.row_ports import Rows
 from soloist.ports import Clock
 

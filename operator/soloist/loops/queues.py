@@ -8,8 +8,9 @@ own, so one that takes long to drain holds up no other. At the end all are drain
 import asyncio
 from collections.abc import Callable, Mapping
 
+from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import External, QueueSpec
-from soloist.loops.queue_ports import QueueName, QueueOpener, QueueReport
+from soloist.loops.queue_ports import QueueOpener, QueueReport
 from soloist.loops.queue_unit import QueueUnit
 from soloist.ports import Clock
 

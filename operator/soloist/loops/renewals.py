@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from soloist.domain.errors import TransientError
+from soloist.domain.queue_name import QueueName
 from soloist.loops.handlers import Handlers
 from soloist.loops.in_hand import Held, InHand
-from soloist.loops.queue_ports import QueueName, QueueReport
+from soloist.loops.queue_ports import QueueReport
 from soloist.loops.row_ports import Rows
 from soloist.ports import Clock
 
