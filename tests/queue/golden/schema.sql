@@ -1,5 +1,17 @@
 CREATE SCHEMA soloist;
 
+CREATE FUNCTION soloist.all_written(wanted bigint, written bigint) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF wanted <> written THEN
+        RAISE EXCEPTION 'a trigger or rule of the table let % of % outcomes vanish', wanted - written, wanted
+            USING ERRCODE = 'SO003', HINT = 'Let its function give back NEW.';
+    END IF;
+    RETURN true;
+END $$;
+
 CREATE FUNCTION soloist.allow_enqueue(role text) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -17,7 +29,8 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA soloist TO %I', role);
     EXECUTE format(
         'GRANT SELECT, INSERT, UPDATE, DELETE ON soloist.work_items, soloist.dead_items, soloist.leader_epoch, '
-        'soloist.job_runs, soloist.job_ticks, soloist.once, soloist.checkpoints TO %I', role);
+        'soloist.job_runs, soloist.job_ticks, soloist.once, soloist.checkpoints, soloist.sources, soloist.claims, '
+        'soloist.dead_rows TO %I', role);
     EXECUTE format('GRANT SELECT ON soloist.migrations TO %I', role);
     EXECUTE format('GRANT SELECT, UPDATE ON SEQUENCE soloist.fence TO %I', role);
 END $$;
@@ -598,6 +611,30 @@ CREATE TABLE soloist.checkpoints (
     at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
+CREATE TABLE soloist.claims (
+    held_until timestamp with time zone NOT NULL,
+    fence bigint,
+    due timestamp with time zone,
+    attempts bigint,
+    attempt integer DEFAULT 0 NOT NULL,
+    retry_base integer DEFAULT 0 NOT NULL,
+    reclaims integer DEFAULT 0 NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    status text,
+    worker text
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_insert_scale_factor='0.2', autovacuum_analyze_scale_factor='0.1', autovacuum_vacuum_cost_delay='0', vacuum_truncate='false');
+
+COMMENT ON COLUMN soloist.claims.held_until IS 'Nobody else claims the row before this time; without a fence, only as long as the row is due when it was.';
+
+COMMENT ON COLUMN soloist.claims.due IS 'When the row was due as it was claimed, and with status and attempts what an outcome compares the row with.';
+
+COMMENT ON COLUMN soloist.claims.attempt IS 'Attempts that ended with an outcome, where the user''s table has no column for them.';
+
+COMMENT ON COLUMN soloist.claims.retry_base IS 'Attempts made before a person asked for another round.';
+
+COMMENT ON COLUMN soloist.claims.reclaims IS 'Claims in a row that ended without an outcome.';
+
 CREATE TABLE soloist.dead_items (
     id bigint NOT NULL,
     due_at timestamp with time zone NOT NULL,
@@ -618,6 +655,39 @@ CREATE TABLE soloist.dead_items (
 COMMENT ON COLUMN soloist.dead_items.attempt IS 'Number of the attempt that a retry would make.';
 
 COMMENT ON COLUMN soloist.dead_items.reason IS 'Failed: given up after a failure. Interrupted: a claim ended without an outcome, and the queue holds such rows for a person. ReclaimedTooOften: too many claims in a row ended so. Refused: the work was done, and a constraint or a trigger refused to let that be written.';
+
+CREATE TABLE soloist.dead_rows (
+    id bigint NOT NULL,
+    died_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    due_at timestamp with time zone,
+    fence bigint NOT NULL,
+    attempt integer NOT NULL,
+    reclaims integer NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    reason text NOT NULL,
+    source text NOT NULL,
+    pk text[] NOT NULL,
+    last_error text,
+    CONSTRAINT reason_is_known CHECK ((reason = ANY (ARRAY['Failed'::text, 'Interrupted'::text, 'ReclaimedTooOften'::text, 'Refused'::text])))
+);
+
+COMMENT ON COLUMN soloist.dead_rows.attempt IS 'Number of the attempt that a retry would make.';
+
+COMMENT ON COLUMN soloist.dead_rows.reason IS 'As in soloist.dead_items.';
+
+COMMENT ON COLUMN soloist.dead_rows.source IS 'Schema and table of the row.';
+
+COMMENT ON COLUMN soloist.dead_rows.pk IS 'Its primary key, one text for each of its columns.';
+
+ALTER TABLE soloist.dead_rows ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME soloist.dead_rows_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE SEQUENCE soloist.fence
     START WITH 1
@@ -659,6 +729,22 @@ CREATE TABLE soloist.once (
     key text NOT NULL,
     fence bigint NOT NULL,
     at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE soloist.sources (
+    id integer NOT NULL,
+    name text NOT NULL
+);
+
+COMMENT ON COLUMN soloist.sources.name IS 'Schema and table, quoted where SQL would: public."WebhookDelivery".';
+
+ALTER TABLE soloist.sources ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME soloist.sources_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE soloist.work_items (
@@ -704,8 +790,14 @@ ALTER TABLE soloist.work_items ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY 
 ALTER TABLE ONLY soloist.checkpoints
     ADD CONSTRAINT checkpoints_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY soloist.claims
+    ADD CONSTRAINT claims_pkey PRIMARY KEY (key);
+
 ALTER TABLE ONLY soloist.dead_items
     ADD CONSTRAINT dead_items_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY soloist.dead_rows
+    ADD CONSTRAINT dead_rows_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY soloist.job_runs
     ADD CONSTRAINT job_runs_pkey PRIMARY KEY (job_uid, run_key);
@@ -722,10 +814,20 @@ ALTER TABLE ONLY soloist.migrations
 ALTER TABLE ONLY soloist.once
     ADD CONSTRAINT once_pkey PRIMARY KEY (key);
 
+ALTER TABLE ONLY soloist.sources
+    ADD CONSTRAINT sources_name UNIQUE (name);
+
+ALTER TABLE ONLY soloist.sources
+    ADD CONSTRAINT sources_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY soloist.work_items
     ADD CONSTRAINT work_items_pkey PRIMARY KEY (id);
 
 CREATE INDEX dead_items_queue ON soloist.dead_items USING btree (queue, died_at);
+
+CREATE UNIQUE INDEX dead_rows_key ON soloist.dead_rows USING btree (key, COALESCE(due_at, '-infinity'::timestamp with time zone));
+
+CREATE INDEX dead_rows_queue ON soloist.dead_rows USING btree (queue, died_at);
 
 CREATE INDEX work_items_due ON soloist.work_items USING btree (queue, priority, due_at, id);
 

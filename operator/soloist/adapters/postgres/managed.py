@@ -7,7 +7,6 @@ word: where it brings less than was asked for, and once in each poll interval an
 row that came back to an earlier place would wait for ever.
 """
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,12 +14,12 @@ from typing import Any
 
 from soloist.adapters.postgres.database import Database, Row
 from soloist.adapters.postgres.failures import RowRefused
+from soloist.adapters.postgres.row_texts import decoded, kept
 from soloist.adapters.postgres.splitting import settle_apart
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled, Verdict
 
 MOST_AT_ONCE = 500
-LONGEST_ERROR = 4000
 Start = tuple[datetime, int]
 
 
@@ -101,7 +100,7 @@ class ManagedRows:
         return _verdicts(claims, {row[0] for row in rows})
 
     async def _park(self, outcome: Settled, refused: RowRefused) -> Verdict:
-        values = {"outcomes": ["Refused"], "errors": [_kept(str(refused))], "retry_in": [None]}
+        values = {"outcomes": ["Refused"], "errors": [kept(str(refused))], "retry_in": [None]}
         rows = await self._database.fetch(statement("settle"), _keys([outcome.claim]) | values)
         return Verdict.REFUSED if rows else Verdict.LOST
 
@@ -118,17 +117,9 @@ def _claim_of(row: Row) -> Claim:
         due=due.replace(tzinfo=UTC),
         due_key=f"{due.isoformat()}Z",
         unique_key=unique_key,
-        payload=_decoded(payload),
+        payload=decoded(payload),
         payload_text=payload,
     )
-
-
-def _decoded(text: str) -> Any:
-    """JSON, or the text itself where Python will not have what PostgreSQL takes: numbers of thousands of digits, nests."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _behind(rows: Sequence[Row]) -> Start:
@@ -138,7 +129,9 @@ def _behind(rows: Sequence[Row]) -> Start:
 
 
 def _keys(claims: Sequence[Claim]) -> dict[str, Any]:
-    return {"ids": [int(claim.row[0]) for claim in claims], "fences": [claim.fence for claim in claims]}
+    """Ids and fences as array literals, which takes psycopg a twentieth of the time that two lists of numbers take."""
+    ids, fences = ",".join([claim.row[0] for claim in claims]), ",".join([str(claim.fence) for claim in claims])
+    return {"ids": f"{{{ids}}}", "fences": f"{{{fences}}}"}
 
 
 def _latest(claims: Sequence[Claim]) -> list[Claim]:
@@ -162,13 +155,8 @@ def _said(outcome: Settled) -> tuple[str, str | None, timedelta | None]:
         case Done():
             return "Done", None, None
         case Failed(error=error, retry_in=wait):
-            return "Failed", _kept(error), wait
+            return "Failed", kept(error), wait
         case Parked(error=error):
-            return "Interrupted", _kept(error), None
+            return "Interrupted", kept(error), None
         case PutBack(retry_in=wait):
             return "PutBack", None, wait
-
-
-def _kept(error: str) -> str:
-    """What a text column takes of it: no zero byte, no half of a character."""
-    return error[:LONGEST_ERROR].replace("\x00", "").encode("utf-8", "replace").decode()

@@ -18,7 +18,8 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA soloist TO %I', role);
     EXECUTE format(
         'GRANT SELECT, INSERT, UPDATE, DELETE ON soloist.work_items, soloist.dead_items, soloist.leader_epoch, '
-        'soloist.job_runs, soloist.job_ticks, soloist.once, soloist.checkpoints TO %I', role);
+        'soloist.job_runs, soloist.job_ticks, soloist.once, soloist.checkpoints, soloist.sources, soloist.claims, '
+        'soloist.dead_rows TO %I', role);
     EXECUTE format('GRANT SELECT ON soloist.migrations TO %I', role);
     EXECUTE format('GRANT SELECT, UPDATE ON SEQUENCE soloist.fence TO %I', role);
 END $$;

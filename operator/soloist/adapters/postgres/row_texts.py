@@ -1,0 +1,19 @@
+"""Texts on their way to a row and from one: an error as a column can keep it, a payload as Python can."""
+
+import json
+from typing import Any
+
+LONGEST_ERROR = 4000
+
+
+def kept(error: str) -> str:
+    """What a text column takes of it: no zero byte, no half of a character."""
+    return error[:LONGEST_ERROR].replace("\x00", "").encode("utf-8", "replace").decode()
+
+
+def decoded(text: str) -> Any:
+    """JSON, or the text itself where Python will not have what PostgreSQL takes: numbers of thousands of digits, nests."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
