@@ -13,8 +13,10 @@ from typing import Any
 import yaml
 from prometheus_client import CollectorRegistry
 
+from soloist.shells import settings as of_controllers
+from soloist.shells import worker_settings as of_workers
 from soloist.shells.parsing import Row
-from soloist.shells.settings import rows
+from soloist.shells.queue_telemetry import QueueMetrics
 from soloist.shells.telemetry import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -31,8 +33,8 @@ def renewed(page: str) -> str:
     return PART.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]()}\n{found[3]}", text)
 
 
-def settings() -> str:
-    lines = [_setting(row) for row in rows() if row.flag is not None]
+def settings(rows: list[Row]) -> str:
+    lines = [_setting(row) for row in rows if row.flag is not None]
     return _table(["Flag", "Variable", "Default", "Meaning"], lines)
 
 
@@ -82,9 +84,9 @@ def _meaning(schema: dict[str, Any]) -> str:
     return text + said
 
 
-def metrics() -> str:
+def metrics(kind: type[Any]) -> str:
     registry = CollectorRegistry()
-    made = Metrics(registry)
+    made = kind(registry)
     lines = [_metric(found) for found in vars(made).values() if hasattr(found, "describe") and found is not registry]
     return _table(["Metric", "Type", "Labels", "Meaning"], lines)
 
@@ -102,8 +104,10 @@ def _table(heads: list[str], lines: list[list[str]]) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "settings": settings,
-    "metrics": metrics,
+    "settings": lambda: settings(of_controllers.rows()),
+    "worker-settings": lambda: settings(of_workers.rows()),
+    "metrics": lambda: metrics(Metrics),
+    "worker-metrics": lambda: metrics(QueueMetrics),
     "scheduledjob-spec": lambda: fields("scheduledjobs", "spec"),
     "scheduledjob-status": lambda: fields("scheduledjobs", "status"),
     "jobrun-spec": lambda: fields("jobruns", "spec"),

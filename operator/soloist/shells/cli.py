@@ -12,6 +12,8 @@ from soloist import __version__
 from soloist.shells.cli_migrate import migrate
 from soloist.shells.cli_options import cluster, controller_settings, each_setting, one_or_all, output_format, target
 from soloist.shells.cli_text import emit
+from soloist.shells.cli_worker import worker
+from soloist.shells.settings import rows
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 refused, not found, or the run failed; 2 the command line is wrong; "
@@ -141,7 +143,7 @@ def preview(
 
 
 @cli.command()
-@each_setting
+@each_setting(rows())
 def controller(**flags: Any) -> None:
     """Launch what is due; two or more replicas, one leads."""
     from soloist.shells.controller import run
@@ -150,3 +152,4 @@ def controller(**flags: Any) -> None:
 
 
 cli.add_command(migrate)
+cli.add_command(worker)

@@ -4,18 +4,20 @@ Nothing here speaks to a cluster, nor imports what does before it is asked for o
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from soloist.domain.errors import ConfigError
-from soloist.shells.settings import ControllerSettings, load, rows
+from soloist.shells.parsing import Row
+from soloist.shells.settings import ControllerSettings, load
 
 if TYPE_CHECKING:
     from soloist.shells.cli_target import Target
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_SHORT = {"files": ("-f",)}
 
 output_format = click.option(
     "-o",
@@ -59,19 +61,18 @@ def one_or_all(job: str | None, everything: bool) -> str | None:
     return job
 
 
-def each_setting(function: Function) -> Function:
+def each_setting(table: Sequence[Row]) -> Callable[[Function], Function]:
     """One option for each setting that has a flag; what is not given stays None, so that the environment is asked."""
-    for row in reversed(rows()):
-        if row.flag is None:
-            continue
-        default = ", ".join(map(str, row.default)) if row.several else row.default
-        text = f"{row.meaning} [{row.env}{f'; default: {default}' if default != '' else ''}]"
-        if row.kind is bool:
-            option = click.option(f"{row.flag}/--no-{row.flag[2:]}", row.name, default=None, help=text)
-        else:
-            option = click.option(row.flag, row.name, default=None, multiple=row.several, metavar="VALUE", help=text)
-        function = option(function)
-    return function
+    return _options(*(_setting(row) for row in table if row.flag is not None))
+
+
+def _setting(row: Row) -> Callable[[Function], Function]:
+    default = ", ".join(map(str, row.default)) if row.several else row.default
+    text = f"{row.meaning} [{row.env}{f'; default: {default}' if default != '' else ''}]"
+    if row.kind is bool:
+        return click.option(f"{row.flag}/--no-{str(row.flag)[2:]}", row.name, default=None, help=text)
+    flags = [*_SHORT.get(row.name, ()), str(row.flag)]
+    return click.option(*flags, row.name, default=None, multiple=row.several, metavar="VALUE", help=text)
 
 
 def controller_settings(flags: dict[str, Any]) -> ControllerSettings:

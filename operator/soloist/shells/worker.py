@@ -1,0 +1,180 @@
+"""The worker: claims the due rows of every WorkQueue that it may see, and delivers them. Wiring and nothing else.
+
+No replica is more than another: who works a row is decided in its table. SIGTERM claims nothing new, lets deliveries end
+within the grace, writes what came of them, and puts the rest back for the others to take at once. What speaks to an API
+server is imported only where WorkQueues come from one, and kopf never is: a worker is to be small.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+from prometheus_client import CollectorRegistry
+
+from soloist.adapters.clock import SystemClock
+from soloist.adapters.files.queue_files import QueueFiles
+from soloist.adapters.http.deliver import World
+from soloist.adapters.http.endpoints import Endpoints
+from soloist.adapters.http.exchanges import Exchanges
+from soloist.adapters.http.trust import TrustStore
+from soloist.adapters.sealed import Sealed
+from soloist.domain.actions import KeyRef
+from soloist.domain.addresses import AddressRules
+from soloist.domain.errors import PermanentError
+from soloist.domain.public_addresses import rules_for_data
+from soloist.domain.queue_name import FoundQueues, QueueName
+from soloist.domain.queue_spec import DatabaseRef
+from soloist.loops.queue_ports import QueueSource
+from soloist.loops.queues import Queues
+from soloist.shells.child import ExitCode
+from soloist.shells.health import health_server
+from soloist.shells.queue_opener import Opener
+from soloist.shells.queue_telemetry import QueueMetrics, QueueReporter
+from soloist.shells.telemetry import start_logging
+from soloist.shells.worker_settings import WorkerSettings
+
+_log = logging.getLogger("soloist.worker")
+
+HUNG = 30.0
+"""Seconds without a turn of a claim loop after which the process is unwell; or a lease, if that is longer."""
+
+ReadKey = Callable[[str, KeyRef], Awaitable[Sealed]]
+
+
+def run(settings: WorkerSettings) -> int:
+    """Until SIGTERM; the exit code."""
+    start_logging(settings.log_level, settings.log_format)
+    gc.freeze()
+    return asyncio.run(Worker(settings).main())
+
+
+class Worker:
+    """All the parts of one process."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._clock = SystemClock()
+        self._born = self._clock.boottime()
+        self._metrics = QueueMetrics(CollectorRegistry())
+        self._report = QueueReporter(self._metrics, self._running)
+        self._heard: Callable[[], float] = self._clock.boottime
+        self._found = False
+        self._stopping = asyncio.Event()
+
+    async def main(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        async with AsyncExitStack() as stack:
+            source = self._build(stack)
+            port = await stack.enter_async_context(
+                health_server(
+                    address=self._settings.health_address,
+                    port=self._settings.health_port,
+                    alive={"loops": self._loops_turn, "queues": self._queues_are_followed},
+                    ready={"queues": self._queues_are_known},
+                    registry=self._metrics.registry,
+                )
+            )
+            _log.info("started", extra={"health_port": port, "worker": _own_name()})
+            following = loop.create_task(source.run(self._told))
+            following.add_done_callback(self._ended)
+            await self._stopping.wait()
+            _log.info("going away")
+            following.remove_done_callback(self._ended)
+            following.cancel()
+            await self._queues.close(self._settings.grace)
+        return ExitCode.DONE
+
+    def _build(self, stack: AsyncExitStack) -> QueueSource:
+        settings, clock = self._settings, self._clock
+        source, read_key = self._from_files() if settings.files else self._from_cluster(stack)
+        exchanges = Exchanges(
+            for_specs=AddressRules(allowed=settings.http_allow, denied=settings.http_deny),
+            for_data=rules_for_data(allowed=settings.data_allow, denied=settings.data_deny),
+        )
+        stack.push_async_callback(exchanges.close)
+        world = World(
+            endpoints=Endpoints(boottime=clock.boottime),
+            read_key=read_key,
+            trust=TrustStore(),
+            now=clock.now,
+            drawn=random.random,
+        )
+        opener = Opener(
+            read_url=self._url_reader(read_key), world=world, exchanges=exchanges, clock=clock, worker=_own_name()
+        )
+        self._queues = Queues(opener, clock=clock, report=self._report, drawn=random.random)
+        return source
+
+    def _from_files(self) -> tuple[QueueSource, ReadKey]:
+        files = QueueFiles(
+            self._settings.files, told=lambda sentence: _log.warning("files not taken", extra={"sentence": sentence})
+        )
+        return files, files.read_key
+
+    def _from_cluster(self, stack: AsyncExitStack) -> tuple[QueueSource, ReadKey]:
+        from soloist.adapters.kube.api import KubeApi
+        from soloist.adapters.kube.config import Access
+        from soloist.adapters.kube.queue_watch import QueueWatch
+        from soloist.adapters.kube.secrets import KubeSecrets
+
+        settings, boottime = self._settings, self._clock.boottime
+        api = KubeApi(Access.found(settings.kubeconfig or None, settings.context or None), connections=16)
+        stack.push_async_callback(api.close)
+        watch = QueueWatch(api, boottime=boottime, namespaces=settings.namespaces)
+        self._heard = lambda: watch.heard
+        return watch, KubeSecrets(api, boottime=boottime).read
+
+    def _url_reader(self, read_key: ReadKey) -> Callable[[QueueName, DatabaseRef], Awaitable[Sealed]]:
+        async def read(name: QueueName, database: DatabaseRef) -> Sealed:
+            try:
+                return await read_key(
+                    name.namespace, KeyRef(kind="Secret", name=database.secret_name, key=database.key)
+                )
+            except PermanentError:
+                if self._settings.database:
+                    return Sealed(self._settings.database)
+                raise
+
+        return read
+
+    def _told(self, found: FoundQueues) -> None:
+        self._found = True
+        self._report.unusable(dict(found.invalid))
+        self._queues.follow(found.valid)
+
+    def _running(self, name: QueueName) -> int:
+        unit = self._queues.units.get(name)
+        return unit.running if unit is not None else 0
+
+    def _ended(self, task: "asyncio.Task[object]") -> None:
+        """A worker that hears no more of its queues is of no use: the process ends as failed, so that somebody sees it."""
+        _log.error("WorkQueues are followed no more; this process ends", exc_info=task.exception())
+        logging.shutdown()
+        os._exit(ExitCode.FAILED)
+
+    def _loops_turn(self) -> tuple[bool, str]:
+        now = self._clock.boottime()
+        silent = {name: now - unit.progressed for name, unit in self._queues.units.items()}
+        limits = {name: max(HUNG, unit.spec.lease.total_seconds()) for name, unit in self._queues.units.items()}
+        hung = [f"{name} for {silent[name]:.0f} s" for name in silent if silent[name] > limits[name]]
+        return not hung, f"these have not gone round: {', '.join(hung)}" if hung else f"{len(silent)} queues go round"
+
+    def _queues_are_followed(self) -> tuple[bool, str]:
+        age = self._clock.boottime() - max(self._heard(), self._born)
+        limit = self._settings.staleness_limit
+        return age < limit, f"WorkQueues were last heard of {age:.0f} s ago (limit {limit:.0f} s)"
+
+    def _queues_are_known(self) -> tuple[bool, str]:
+        return self._found, f"{len(self._queues.units)} queues" if self._found else "the first list is not through"
+
+
+def _own_name() -> str:
+    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getppid()}"
