@@ -1,1 +1,1 @@
-SELECT * FROM soloist.complete(%(ids)s, %(fences)s)
+SELECT * FROM soloist.complete(%(ids)s::bigint[], %(fences)s::bigint[])

@@ -1,1 +1,1 @@
-SELECT * FROM soloist.renew(%(ids)s, %(fences)s, %(lease)s)
+SELECT * FROM soloist.renew(%(ids)s::bigint[], %(fences)s::bigint[], %(lease)s)

@@ -1,1 +1,1 @@
-SELECT * FROM soloist.settle(%(ids)s, %(fences)s, %(outcomes)s, %(errors)s, %(retry_in)s)
+SELECT * FROM soloist.settle(%(ids)s::bigint[], %(fences)s::bigint[], %(outcomes)s, %(errors)s, %(retry_in)s)
