@@ -112,4 +112,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "scheduledjob-status": lambda: fields("scheduledjobs", "status"),
     "jobrun-spec": lambda: fields("jobruns", "spec"),
     "jobrun-status": lambda: fields("jobruns", "status"),
+    "workqueue-spec": lambda: fields("workqueues", "spec"),
+    "workqueue-status": lambda: fields("workqueues", "status"),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from soloist.domain.http_request import HttpReason
+from soloist.domain.queue_validity import Standing
 from soloist.domain.runs import Phase
 from soloist.domain.standing import LossReason
 from soloist.domain.ticks import Reason
@@ -25,7 +26,9 @@ def test_the_generated_parts_are_current(page: str) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == renewed(page), "out of date: make docs"
 
 
-@pytest.mark.parametrize("word", [*Reason, *HttpReason, *LossReason, *(phase for phase in Phase if phase.final)])
+@pytest.mark.parametrize(
+    "word", [*Reason, *HttpReason, *LossReason, *Standing, *(phase for phase in Phase if phase.final)]
+)
 def test_every_reason_is_explained(word: str) -> None:
     assert f"`{word}`" in API or f"{word}" in API.split("## What a request")[0]
 
