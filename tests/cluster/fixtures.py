@@ -98,7 +98,7 @@ def install_crds(cluster: ControlPlane) -> None:
 def _are_served(cluster: ControlPlane) -> bool:
     """Right after it is established a kind may still answer 429: its storage is being initialized."""
     try:
-        for resource in ("scheduledjobs", "jobruns"):
+        for resource in ("scheduledjobs", "jobruns", "workqueues"):
             cluster.api().get(f"/apis/soloist.dev/v1alpha1/{resource}?limit=1")
     except ApiError as refused:
         if refused.status in (404, 429):

@@ -8,6 +8,16 @@ import yaml
 BASE: dict[str, dict[str, Any]] = {
     "ScheduledJob": {"schedule": "0 2 * * *", "http": {"url": "http://backend.default.svc/path"}},
     "JobRun": {"scheduledJobName": "job"},
+    "WorkQueue": {
+        "database": {"secretName": "backend-db", "key": "uri"},
+        "table": {
+            "name": 'public."WebhookDelivery"',
+            "id": "id",
+            "dueAt": "nextAttemptAt",
+            "status": {"column": "status", "pending": ["pending"], "done": "delivered", "failed": "failed"},
+        },
+        "deliver": {"http": {"url": "http://backend.default.svc/path"}},
+    },
 }
 
 

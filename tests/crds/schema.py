@@ -11,7 +11,7 @@ CRDS = Path(__file__).parents[2] / "manifests" / "crds"
 GOLDEN = Path(__file__).with_name("golden_fields.txt")
 
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties")
-KINDS = {"ScheduledJob": "scheduledjobs.yaml", "JobRun": "jobruns.yaml"}
+KINDS = {"ScheduledJob": "scheduledjobs.yaml", "JobRun": "jobruns.yaml", "WorkQueue": "workqueues.yaml"}
 
 
 def crd(kind: str) -> dict[str, Any]:

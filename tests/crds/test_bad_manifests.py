@@ -1,10 +1,11 @@
-"""Each bad manifest is refused where it should be, in the words of the table, by the real API server and by ``parse_spec``."""
+"""Each bad manifest is refused where it should be, in the words of the table, by the real API server and by the program."""
 
 import json
 from typing import Any
 
 import pytest
 
+from soloist.domain.queue_parsing import parse_queue
 from soloist.domain.spec import Invalid, parse_spec
 from tests.cluster.client import MERGE, ApiClient
 from tests.cluster.control_plane import ControlPlane
@@ -13,7 +14,8 @@ from tests.crds.bad_rows import manifest, rows
 from tests.crds.schema import KINDS, root, walk
 
 ROWS = rows()
-PLURALS = {"ScheduledJob": "scheduledjobs", "JobRun": "jobruns"}
+PLURALS = {"ScheduledJob": "scheduledjobs", "JobRun": "jobruns", "WorkQueue": "workqueues"}
+PARSERS = {"ScheduledJob": parse_spec, "WorkQueue": parse_queue}
 UNCHECKED = "some validation rules were not checked"
 
 
@@ -34,9 +36,9 @@ def test_the_table_has_every_rule_of_the_schema() -> None:
                 assert any(refusal.endswith(f": {rule['message']}") for refusal in refusals), (path, rule["rule"])
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row["kind"] == "ScheduledJob"], ids=named)
+@pytest.mark.parametrize("row", [row for row in ROWS if row["kind"] in PARSERS], ids=named)
 def test_the_program_says_what_to_write_instead(row: dict[str, Any]) -> None:
-    refused = parse_spec(manifest(row)["spec"])
+    refused = PARSERS[row["kind"]](manifest(row)["spec"])
     if "says" in row and row["says"] is None:
         assert not isinstance(refused, Invalid)
         return
@@ -70,7 +72,7 @@ def test_the_server_leaves_it_to_the_program(row: dict[str, Any], bad_namespace:
     status, answer = send(bad_namespace.api, "POST", f"{path}?fieldValidation=Strict&dryRun=All", manifest(row))
     assert status == 201, answer
     # What the server made of it, defaults and all, is what the controller is to read.
-    assert isinstance(parse_spec(answer["spec"]), Invalid)
+    assert isinstance(PARSERS[row["kind"]](answer["spec"]), Invalid)
 
 
 @pytest.fixture(scope="module")

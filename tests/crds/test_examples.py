@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
+from soloist.domain.queue_parsing import parse_queue
+from soloist.domain.queue_spec import QueueSpec
 from soloist.domain.spec import Spec, parse_spec
 from tests.cluster.fixtures import Namespace
 from tests.crds.bad_rows import BASE
@@ -31,6 +33,9 @@ def test_the_program_takes_an_example(example: Path) -> None:
         if document["kind"] == "ScheduledJob":
             spec = parse_spec(document["spec"])
             assert isinstance(spec, Spec), spec
+        if document["kind"] == "WorkQueue":
+            queue = parse_queue(document["spec"])
+            assert isinstance(queue, QueueSpec), queue
 
 
 @pytest.mark.cluster
@@ -60,6 +65,11 @@ def test_what_the_server_stores_is_what_the_program_reads(namespace: Namespace) 
         ("sj.status", "Every tick up to this time is decided"),
         ("jr.spec", "It cannot be changed"),
         ("jr.status", "Superseded: its tick was decided already"),
+        ("wq.spec", "Apply a queue suspended, switch the poller of your application off everywhere"),
+        ("wq.spec.table", "or a list of its columns"),
+        ("wq.spec.table.maxAttempts", "the column of the row that holds the number"),
+        ("wq.spec.deliver.http.lookup", "Where it is not true, the delivery is given up"),
+        ("wq.status", "For how many seconds the oldest ready row has been due"),
     ],
 )
 def test_kubectl_explains(path: str, words: str, namespace: Namespace) -> None:
