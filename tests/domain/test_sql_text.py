@@ -63,6 +63,7 @@ def test_a_name_becomes_a_number_wherever_it_stands(statement: str, text: str, n
         ("/* a */ Rollback and chain", "begins with ROLLBACK"),
         ("BEGIN", "begins with BEGIN"),
         ("PREPARE TRANSACTION 'x'", "begins with PREPARE"),
+        ("set search_path = x", "begins with SET; connections are shared"),
         ("SELECT '\0'", "NUL"),
     ],
 )

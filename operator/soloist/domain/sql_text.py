@@ -25,6 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _ENDS_THE_TRANSACTION = frozenset(
     {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE"}
 )
+_OUTLASTS_THE_TRANSACTION = frozenset({"SET", "RESET", "DISCARD", "LISTEN", "UNLISTEN", "LOAD", "DEALLOCATE"})
 
 
 class Unreadable(Exception):
@@ -86,6 +87,10 @@ def numbered(statement: str, known: Collection[str]) -> Numbered:
     if reading.words[0] in _ENDS_THE_TRANSACTION:
         raise Unreadable(
             f"begins with {reading.words[0]}; the statement runs inside a transaction of Soloist's, which also records the run"
+        )
+    if reading.words[0] in _OUTLASTS_THE_TRANSACTION:
+        raise Unreadable(
+            f"begins with {reading.words[0]}; connections are shared, and nothing may last longer than the transaction"
         )
     return Numbered(text="".join(reading.parts), names=tuple(reading.names))
 

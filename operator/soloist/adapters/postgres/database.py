@@ -73,6 +73,12 @@ class Database:
             await self._bind(connection, seconds)
             yield connection
 
+    @asynccontextmanager
+    async def lent(self, *, seconds: float) -> AsyncIterator[Connection]:
+        """A connection to whoever begins and commits by itself; nothing bounds its statements but that time."""
+        async with self._speaking(self._main, seconds) as connection:
+            yield connection
+
     async def close(self) -> None:
         await self._main.close()
         await self._renewals.close()

@@ -1,0 +1,107 @@
+"""The enqueue action on a real server: one row in the queue for each run, and what its queue may be."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from soloist.domain.actions import FailedKnown, Outcome, Succeeded
+from soloist.domain.queue_parsing import parse_queue
+from soloist.domain.queue_spec import QueueSpec
+from tests.postgres.server import Database
+from tests.queue.rows import Connection, claim, scalar
+from tests.queue.runs import JOB, action_of, leading, play
+
+DATABASE = {"secretName": "backend-db", "key": "uri"}
+
+
+def queue(**more: Any) -> QueueSpec:
+    parsed = parse_queue({"database": DATABASE, "deliver": {"http": {"url": "http://backend/"}}, **more})
+    assert isinstance(parsed, QueueSpec), parsed
+    return parsed
+
+
+MAPPED = queue(
+    table={
+        "name": 'public."Mail"',
+        "id": "id",
+        "status": {"column": "status", "pending": ["new"], "done": "sent", "failed": "failed"},
+    }
+)
+
+
+def outcomes(database: Database, action: Any, times: int = 1) -> list[Outcome]:
+    async def scene() -> list[Outcome]:
+        async with leading(database.dsn(), queues={"emails": queue(), "own": MAPPED}) as leader:
+            return [await leader.launch(action, tick) for tick in range(times)]
+
+    return play(scene())
+
+
+def said(outcome: Outcome) -> str:
+    assert isinstance(outcome, Succeeded), outcome
+    assert outcome.response is not None
+    return outcome.response.excerpt
+
+
+def test_a_row_is_there_for_whoever_claims(queue_database: Database, connection: Connection) -> None:
+    action = action_of(enqueue={"queue": "q", "payload": {"run": "{key}", "n": 1, "deep": [{"é": None}]}})
+    (outcome,) = outcomes(queue_database, action)
+    (row,) = claim(connection, 10)
+    assert said(outcome) == f"row {row.id} of queue q"
+    assert row.payload == {"run": f"{JOB}/2026-03-01T00:00:00Z", "n": 1, "deep": [{"é": None}]}
+    assert (row.priority, row.unique_key, row.attempt) == (1, None, 1)
+
+
+def test_a_row_of_a_work_queue_is_in_the_queue_of_that_name(queue_database: Database, connection: Connection) -> None:
+    outcomes(queue_database, action_of(enqueue={"workQueue": "emails"}))
+    (row,) = claim(connection, 10, queue="shop/emails")
+    assert row.payload == {}
+
+
+def test_a_row_may_be_due_later_and_go_before_others(queue_database: Database, connection: Connection) -> None:
+    outcomes(queue_database, action_of(enqueue={"queue": "q", "dueInSeconds": 3600, "priority": 0}))
+    assert claim(connection, 10) == []
+    due, priority = connection.execute("SELECT due_at - created_at, priority FROM soloist.work_items").fetchone() or ()
+    assert (due, priority) == (timedelta(hours=1), 0)
+
+
+def test_a_run_is_one_row_however_often_it_is_launched(queue_database: Database, connection: Connection) -> None:
+    async def scene() -> None:
+        action = action_of(enqueue={"queue": "q"})
+        for epoch in (1, 2, 3):
+            async with leading(queue_database.dsn(), epoch) as leader:
+                assert isinstance(await leader.launch(action), Succeeded)
+                assert isinstance(await leader.found(), Succeeded)
+
+    play(scene())
+    assert scalar(connection, "SELECT count(*) FROM soloist.work_items") == 1
+
+
+def test_while_a_row_with_the_key_waits_no_other_is_added_and_the_run_says_so(
+    queue_database: Database, connection: Connection
+) -> None:
+    action = action_of(enqueue={"queue": "q", "uniqueKey": "digest of {job}"})
+    first, second = outcomes(queue_database, action, times=2)
+    assert said(first).startswith("row ")
+    assert said(second) == "none added: queue q has a row with this uniqueKey already"
+    assert scalar(connection, "SELECT array_agg(unique_key) FROM soloist.work_items") == ["digest of sweep"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("own", 'WorkQueue shop/own works the table public."Mail", to which only the application adds rows'),
+        ("absent", "WorkQueue shop/absent does not exist"),
+    ],
+)
+def test_a_work_queue_that_cannot_take_a_row_is_a_failure_that_says_why(
+    queue_database: Database, connection: Connection, name: str, words: str
+) -> None:
+    (failed,) = outcomes(queue_database, action_of(enqueue={"workQueue": name}))
+    assert isinstance(failed, FailedKnown)
+    assert (failed.reason, failed.retryable) == ("DatabaseNotFound", True)
+    assert words in failed.message
+    assert scalar(connection, "SELECT count(*) FROM soloist.work_items") == 0
