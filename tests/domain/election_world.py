@@ -22,6 +22,7 @@ from soloist.domain.lease import LeaseRecord, Raw, parse
 from soloist.domain.lease_bodies import released_body
 from soloist.domain.standing import Candidate, Claim, Lost, Read, Renew, Restore, Standing, Wait, identity_of, is_mine
 from soloist.domain.term import Term, Timing
+from tests.domain.lease_server import LeaseServer
 
 TIMING = Timing()
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
@@ -55,17 +56,16 @@ class Node:
     saw_holder: bool = False
 
 
-class World:
+class World(LeaseServer):
     def __init__(self, seed: int, rates: tuple[float, ...] = (1.0, 1.0, 1.0)) -> None:
+        super().__init__()
         self.random = random.Random(seed)
         self.now = 0.0
         self.steps = self.claims = self.overlaps_exempt = 0
-        self.lease: Raw | None = None
         self.acted: dict[int, datetime] = {}
         self.renewed: dict[int, datetime] = {}
         self.blind_epoch = 0
         self.dead: set[str] = set()
-        self._version = self._uids = 0
         self._tokens, self._order = itertools.count(1), itertools.count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self.nodes = [
@@ -139,7 +139,7 @@ class World:
             return
         renewed = max(term.renew_time, record.renew_time or term.renew_time)
         end = renewed + timedelta(seconds=dead_boot - term.renew_sent_boot)
-        self._write(released_body(self.lease, epoch=term.epoch, end=end))
+        self.write(released_body(self.lease, epoch=term.epoch, end=end))
 
     # ---- one node's loop
 
@@ -206,7 +206,7 @@ class World:
             self.at(self.now + self.random.choice((0.0, 0.1, 3.0, 12.0)), lambda: write(body))
 
         def write(body: Raw | None) -> None:
-            if body is None or self._replace(body, writer=me):
+            if body is None or self.replace(body, writer=me):
                 self._over(node, me)
             else:
                 self._release_try(node, me, epoch, end, tries - 1)
@@ -252,9 +252,7 @@ class World:
         def arrive() -> None:
             landed: bool | None = None
             if body is not None:
-                landed = (
-                    self._create(body, me, blind=blind) if before.record is None else self._replace(body, writer=me)
-                )
+                landed = self.create(body, me, blind=blind) if before.record is None else self.replace(body, writer=me)
             answer = copy.deepcopy(self.lease)
             served = EPOCH + timedelta(seconds=int(self.now))
             if network.lost != "back":
@@ -317,42 +315,9 @@ class World:
         ahead = node.term.now(boot) - (EPOCH + timedelta(seconds=self.now))
         assert ahead < timedelta(seconds=4.5), f"the term clock is {ahead} ahead of true time"
 
-    # ---- the server
-
-    def _create(self, body: Raw, writer: Candidate, *, blind: bool) -> bool:
-        if self.lease is not None:
-            return False
-        self._uids += 1
-        self._write({**body, "metadata": {**body["metadata"], "uid": f"uid{self._uids}"}}, writer=writer, blind=blind)
-        return True
-
-    def _replace(self, body: Raw, writer: Candidate) -> bool:
-        if self.lease is None:
-            return False
-        now, then = self.lease["metadata"], body["metadata"]
-        if (now["uid"], now["resourceVersion"]) != (then["uid"], then["resourceVersion"]):
-            return False
-        self._write(body, writer=writer)
-        return True
-
-    def _write(self, body: Raw, writer: Candidate | None = None, *, blind: bool = False) -> None:
-        before = parse(self.lease) if self.lease is not None else None
-        self._version += 1
-        self.lease = copy.deepcopy({**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}})
-        after = parse(self.lease)
-        if writer is not None:
-            self._check_write(writer, before, after, blind=blind)
-
-    def edit(self, change: Callable[[Raw], None]) -> None:
-        """A person edits the Lease."""
-        if self.lease is not None:
-            body = copy.deepcopy(self.lease)
-            change(body)
-            self._write(body)
-
     # ---- what must hold
 
-    def _check_write(self, writer: Candidate, before: LeaseRecord | None, after: LeaseRecord, *, blind: bool) -> None:
+    def written(self, writer: Candidate, before: LeaseRecord | None, after: LeaseRecord, *, blind: bool) -> None:
         if not after.holder:
             if before is None:
                 return

@@ -22,7 +22,8 @@ from soloist.domain.settling import is_superseded
 from soloist.domain.steps import Launch, Step, Wait, WriteJob
 from soloist.domain.ticks import tick_of
 from soloist.domain.view import View, launch_at
-from tests.domain.world import START, Breach, World
+from tests.domain.api_server import START, Breach
+from tests.domain.world import World
 
 FORBID: dict[str, Any] = {
     "schedule": "@every 5s",

@@ -1,17 +1,15 @@
 """A small world for the protocol: one ScheduledJob, its runs, a Lease, three processes, and everything that goes wrong.
 
-It holds what the rules do not: an API server with resourceVersions, a network that loses and delays, processes that crash
-with or without their parents, freeze, and have clocks that step. Actions really go on here for as long as they take, so
-that two at once can be seen. A transaction goes on whatever becomes of whoever began it, and commits at its end unless its
-epoch is over; that two effects of one run, or an effect of a run that was given up, commit, is a breach. The rules under test are the ones that run in production; nothing of them is written again.
+It holds what the rules do not: an API server (``api_server``), what goes on outside (``outside``), so that two at once can be
+seen, a network that loses and delays, and processes that crash with or without their parents, freeze, and have clocks that
+step. The rules under test are the ones that run in production; nothing of them is written again.
 
 Milliseconds throughout; ``t`` is the true time and also CLOCK_BOOTTIME of every process.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from soloist.domain import documents, memory, status
@@ -39,16 +37,11 @@ from soloist.domain.steps import (
 from soloist.domain.term import Term
 from soloist.domain.ticks import Reason
 from soloist.domain.view import View, the_ledger_tells
+from tests.domain.api_server import Breach, Raw
+from tests.domain.outside import Action, Outside, Transaction
 
-START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 LEASE, TRUST = 3_000, 2_600
 LEASE_NAME = "soloist/soloist"
-Raw = dict[str, Any]
-
-
-def merge(before: Raw, patch: Raw) -> Raw:
-    """A JSON merge patch of the flat kind that a status is."""
-    return {key: value for key, value in {**before, **patch}.items() if value is not None}
 
 
 def told(step: Step) -> str:
@@ -62,41 +55,6 @@ def told(step: Step) -> str:
         case WriteAttempt(run=run) | Launch(run=run) | DeleteRun(run=run) | TakeOver(run=run):
             return f"{type(step).__name__} {run.name[-15:]} ({run.uid})"
     return str(step)
-
-
-class Breach(AssertionError):
-    """The promise is broken."""
-
-
-@dataclass
-class Action:
-    """Something that goes on in the outside world from ``start`` to ``end``."""
-
-    uid: str
-    tick: datetime | None
-    attempt: int
-    start: int
-    end: int
-    outcome: Outcome
-    limit: int
-    seen: bool = False
-
-
-@dataclass
-class Transaction(Action):
-    """An action whose effect is in a database, together with its row in the ledger."""
-
-    ledger: str = ""
-    key: str = ""
-    epoch: int = 0
-
-
-@dataclass
-class Database:
-    """What its ledger holds, and the epoch that may still commit."""
-
-    epoch: int = 0
-    rows: dict[str, Transaction] = field(default_factory=dict)
 
 
 @dataclass
@@ -129,75 +87,17 @@ class LeaseRecord:
 
 
 @dataclass
-class World:
-    """``broken`` names what is wrong on purpose with the world itself (preconditions, clocks, stamps)."""
+class World(Outside):
+    """All of it; what is wrong on purpose with it is named by ``broken``."""
 
-    spec: Raw
-    broken: str = ""
-    t: int = 0
-    job: Raw = field(default_factory=dict)
-    runs: dict[str, Raw] = field(default_factory=dict)
     lease: LeaseRecord = field(default_factory=LeaseRecord)
     processes: list[Process] = field(default_factory=list)
-    actions: list[Action] = field(default_factory=list)
-    databases: dict[str, Database] = field(default_factory=lambda: defaultdict(Database))
     late: list[Callable[[], Any]] = field(default_factory=list)
-    launched: dict[datetime, str] = field(default_factory=dict)
-    attempts: set[tuple[str, int]] = field(default_factory=set)
     parsed: dict[tuple[str, str], Any] = field(default_factory=dict)
-    version: int = 0
-    serial: int = 0
-    log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.processes = [Process(name=name) for name in "abc"]
-        meta = {"namespace": "shop", "name": "sweep", "uid": "job-uid", "generation": 1}
-        self.job = {"metadata": meta | {"creationTimestamp": START.isoformat()}, "spec": self.spec, "status": {}}
-        self.job = self.stand(self.job)
-
-    # ---- the API server -------------------------------------------------------------------------------------------
-
-    def stand(self, obj: Raw, **changed: Any) -> Raw:
-        """The object as it stands after a write. Objects are never altered in place, so whoever read one keeps it."""
-        self.version += 1
-        return {**obj, **changed, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
-
-    def edit(self, spec: Raw) -> None:
-        """A person writes the spec."""
-        meta = {**self.job["metadata"], "generation": self.job["metadata"]["generation"] + 1}
-        self.job = self.stand({**self.job, "metadata": meta}, spec={**self.job["spec"], **spec})
-
-    def write_job(self, seen: str, patch: Raw) -> Raw | None:
-        """A conditional merge patch; None where somebody wrote in between."""
-        if self.job["metadata"]["resourceVersion"] != seen and self.broken != "no precondition":
-            return None
-        merged = merge(self.job["status"], patch)
-        old, new = parse_time(self.job["status"].get("watermark")), parse_time(merged.get("watermark"))
-        if self.broken != "no precondition" and old is not None and (new is None or new < old):
-            raise Breach("the watermark went back")
-        self.job = self.stand(self.job, status=merged)
-        return self.job
-
-    def write_run(self, name: str, uid: str, seen: str, patch: Raw) -> Raw | None:
-        run = self.runs.get(name)
-        if run is None or run["metadata"]["uid"] != uid:
-            return None
-        if run["metadata"]["resourceVersion"] != seen and self.broken != "no precondition":
-            return None
-        self.runs[name] = self.stand(run, status=merge(run.get("status", {}), patch))
-        return self.runs[name]
-
-    def create(self, body: Raw) -> Raw | None:
-        name = body["metadata"]["name"]
-        if name in self.runs:
-            return None
-        self.serial += 1
-        meta = body["metadata"] | {"uid": f"run-{self.serial}", "creationTimestamp": self.moment().isoformat()}
-        self.runs[name] = self.stand({**body, "metadata": meta})
-        return self.runs[name]
-
-    def moment(self) -> datetime:
-        return START + timedelta(milliseconds=self.t)
 
     # ---- leadership ------------------------------------------------------------------------------------------------
 
@@ -306,34 +206,12 @@ class World:
                 continue
             action.seen = True
             if isinstance(action, Transaction):
-                self._commit(action)
+                self.commit(action)
             for process in self.processes:
                 known = process.memory.get(action.uid, NOTHING)
                 own = not isinstance(action, Transaction) or (process.term and process.term.epoch == action.epoch)
                 if known.running and known.launched == action.attempt and own:
                     process.memory[action.uid] = memory.ended(known, action.outcome)
-
-    def _commit(self, action: Transaction) -> None:
-        """At its end, whatever became of its client meanwhile: the words to commit may be under way already."""
-        if not isinstance(action.outcome, Succeeded):
-            return
-        database = self.databases[action.ledger]
-        if database.epoch != action.epoch and self.broken != "no check of the epoch":
-            action.outcome = FailedKnown(reason="NotSent", message="another leader took over", retryable=True)
-            return
-        effects = [there for other in self.databases.values() for there in other.rows.values()]
-        if any(there.key == action.key for there in effects):
-            raise Breach(f"two effects of {action.key}")
-        for run in self.runs.values():
-            phase = run.get("status", {}).get("phase")
-            if run["metadata"]["uid"] == action.uid and phase in ("Skipped", "Superseded", "Failed"):
-                raise Breach(f"an effect of {action.uid}, which ended {phase}")
-        at_once = [there for there in effects if there.start < self.t and action.start < there.end]
-        if at_once and self.job["spec"]["concurrencyPolicy"] == "Forbid":
-            raise Breach(f"two effects at once under Forbid: {at_once[0]} and {action}")
-        action.end = self.t
-        database.rows[action.key] = action
-        self.log.append(f"{self.t} COMMIT of {action.uid} in {action.ledger}")
 
     # ---- one step of one process -----------------------------------------------------------------------------------
 
@@ -461,7 +339,7 @@ class World:
         what = outcomes[outcome % 3]
         limit = round(view.spec.timeout.total_seconds() * 1000)
         action = Action(run.uid, run.tick, step.attempt, self.t, self.t + min(duration, limit), what, limit)
-        self._check(process, view, action, scheduled=run.scheduled)
+        self.check(view, action, scheduled=run.scheduled)
         self.actions.append(action)
         self.log.append(f"{self.t} LAUNCH by {process.name}: {run.tick} {run.uid} attempt {step.attempt}")
 
@@ -487,7 +365,7 @@ class World:
             key=order.key,
             epoch=view.epoch,
         )
-        self._check(process, view, action, scheduled=run.scheduled)
+        self.check(view, action, scheduled=run.scheduled)
         database = self.databases[action.ledger]
         if database.epoch > view.epoch:
             over = FailedKnown(reason="NotSent", message="another leader took over", retryable=True)
@@ -512,19 +390,3 @@ class World:
             database.epoch = view.epoch
         found = Succeeded() if order.key in database.rows else None
         process.memory[run.uid] = memory.inspected(view.remembered(run.uid), found)
-
-    def _check(self, process: Process, view: View, action: Action, *, scheduled: bool) -> None:
-        transaction = isinstance(action, Transaction)
-        if (action.uid, action.attempt) in self.attempts and not transaction:
-            raise Breach(f"attempt {action.attempt} of {action.uid} is launched twice")
-        self.attempts.add((action.uid, action.attempt))
-        if scheduled and action.tick is not None:
-            if self.launched.setdefault(action.tick, action.uid) != action.uid:
-                raise Breach(f"two runs of tick {action.tick} are launched")
-            if self.moment() < action.tick - timedelta(seconds=2):
-                raise Breach("launched more than two seconds early")
-        if action.attempt > view.spec.retry.max_attempts:
-            raise Breach("more attempts than maxAttempts")
-        going = [a for a in self.actions if a.start <= self.t < a.end]
-        if going and view.spec.concurrency == "Forbid" and not transaction:
-            raise Breach(f"two actions at once under Forbid: {going[0]} and {action}")

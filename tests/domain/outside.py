@@ -1,0 +1,93 @@
+"""What goes on outside on behalf of runs: actions for as long as they take, and transactions, which commit at their end.
+
+A transaction goes on whatever becomes of whoever began it, unless its epoch is over. What breaks the promise is a breach as
+soon as it is begun, or committed.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from soloist.domain.actions import FailedKnown, Outcome, Succeeded
+from soloist.domain.view import View
+from tests.domain.api_server import ApiServer, Breach
+
+
+@dataclass
+class Action:
+    """Something that goes on in the outside world from ``start`` to ``end``."""
+
+    uid: str
+    tick: datetime | None
+    attempt: int
+    start: int
+    end: int
+    outcome: Outcome
+    limit: int
+    seen: bool = False
+
+
+@dataclass
+class Transaction(Action):
+    """An action whose effect is in a database, together with its row in the ledger."""
+
+    ledger: str = ""
+    key: str = ""
+    epoch: int = 0
+
+
+@dataclass
+class Database:
+    """What its ledger holds, and the epoch that may still commit."""
+
+    epoch: int = 0
+    rows: dict[str, Transaction] = field(default_factory=dict)
+
+
+@dataclass
+class Outside(ApiServer):
+    """Actions and databases, and which launches there were."""
+
+    actions: list[Action] = field(default_factory=list)
+    databases: dict[str, Database] = field(default_factory=lambda: defaultdict(Database))
+    launched: dict[datetime, str] = field(default_factory=dict)
+    attempts: set[tuple[str, int]] = field(default_factory=set)
+    log: list[str] = field(default_factory=list)
+
+    def commit(self, action: Transaction) -> None:
+        """At its end, whatever became of its client meanwhile: the words to commit may be under way already."""
+        if not isinstance(action.outcome, Succeeded):
+            return
+        database = self.databases[action.ledger]
+        if database.epoch != action.epoch and self.broken != "no check of the epoch":
+            action.outcome = FailedKnown(reason="NotSent", message="another leader took over", retryable=True)
+            return
+        effects = [there for other in self.databases.values() for there in other.rows.values()]
+        if any(there.key == action.key for there in effects):
+            raise Breach(f"two effects of {action.key}")
+        for run in self.runs.values():
+            phase = run.get("status", {}).get("phase")
+            if run["metadata"]["uid"] == action.uid and phase in ("Skipped", "Superseded", "Failed"):
+                raise Breach(f"an effect of {action.uid}, which ended {phase}")
+        at_once = [there for there in effects if there.start < self.t and action.start < there.end]
+        if at_once and self.job["spec"]["concurrencyPolicy"] == "Forbid":
+            raise Breach(f"two effects at once under Forbid: {at_once[0]} and {action}")
+        action.end = self.t
+        database.rows[action.key] = action
+        self.log.append(f"{self.t} COMMIT of {action.uid} in {action.ledger}")
+
+    def check(self, view: View, action: Action, *, scheduled: bool) -> None:
+        transaction = isinstance(action, Transaction)
+        if (action.uid, action.attempt) in self.attempts and not transaction:
+            raise Breach(f"attempt {action.attempt} of {action.uid} is launched twice")
+        self.attempts.add((action.uid, action.attempt))
+        if scheduled and action.tick is not None:
+            if self.launched.setdefault(action.tick, action.uid) != action.uid:
+                raise Breach(f"two runs of tick {action.tick} are launched")
+            if self.moment() < action.tick - timedelta(seconds=2):
+                raise Breach("launched more than two seconds early")
+        if action.attempt > view.spec.retry.max_attempts:
+            raise Breach("more attempts than maxAttempts")
+        going = [a for a in self.actions if a.start <= self.t < a.end]
+        if going and view.spec.concurrency == "Forbid" and not transaction:
+            raise Breach(f"two actions at once under Forbid: {going[0]} and {action}")
