@@ -128,6 +128,17 @@ def test_a_claim_that_starts_behind_the_last_one_misses_no_row_after_it(connecti
     assert sorted(row.id for row in first + second) == [row["id"] for row in items(connection)]
 
 
+def test_a_claim_that_starts_behind_urgent_rows_starts_at_the_head_of_those_it_has_not_seen(
+    connection: Connection,
+) -> None:
+    (older,) = enqueue(connection, priority=2)
+    enqueue(connection, 2, priority=0)
+    first = claim(connection, 1)
+    start = {"after_due": first[0].due_at, "after_id": first[0].id, "after_priority": 0}
+    assert [row.priority for row in first + claim(connection, 1, **start)] == [0, 0]
+    assert [row.id for row in claim(connection, 1, **start)] == [older]
+
+
 def test_a_released_row_before_the_start_is_met_by_a_claim_from_the_head(connection: Connection) -> None:
     enqueue(connection, 4)
     first = claim(connection, 2)

@@ -100,7 +100,7 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION soloist.claim(queue text, n integer DEFAULT 1, lease interval DEFAULT '00:01:00'::interval, worker text DEFAULT NULL::text, max_reclaims integer DEFAULT 5, hold boolean DEFAULT false, after_due timestamp with time zone DEFAULT NULL::timestamp with time zone, after_id bigint DEFAULT NULL::bigint) RETURNS TABLE(id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint, due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb)
+CREATE FUNCTION soloist.claim(queue text, n integer DEFAULT 1, lease interval DEFAULT '00:01:00'::interval, worker text DEFAULT NULL::text, max_reclaims integer DEFAULT 5, hold boolean DEFAULT false, after_due timestamp with time zone DEFAULT NULL::timestamp with time zone, after_id bigint DEFAULT NULL::bigint, after_priority integer DEFAULT 3) RETURNS TABLE(id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint, due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET enable_seqscan TO 'off'
@@ -135,7 +135,10 @@ BEGIN
                 SELECT i.ctid AS row
                 FROM soloist.work_items AS i
                 WHERE i.queue = claim.queue AND i.priority = p.level AND i.due_at <= at
-                    AND (i.due_at, i.id) > (start_due, start_id)
+                    AND (i.due_at, i.id) > (
+                        CASE WHEN p.level <= after_priority THEN start_due ELSE '-infinity' END,
+                        CASE WHEN p.level <= after_priority THEN start_id ELSE 0 END
+                    )
                     AND (i.lease_until IS NULL OR i.lease_until <= at)
                 ORDER BY i.due_at, i.id
                 LIMIT left_to_claim

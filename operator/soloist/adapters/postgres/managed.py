@@ -20,7 +20,7 @@ from soloist.adapters.postgres.statements import statement
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled, Verdict
 
 MOST_AT_ONCE = 500
-Start = tuple[datetime, int]
+Start = tuple[datetime, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class ManagedRows:
 
     async def _claim(self, asked: int, start: Start | None) -> list[Row]:
         began = self._boottime()
-        after_due, after_id = start or (None, None)
+        after_due, after_id, after_priority = start or (None, None, 3)
         queue = self._queue
         values = {
             "queue": queue.name,
@@ -81,6 +81,7 @@ class ManagedRows:
             "hold": queue.hold,
             "after_due": after_due,
             "after_id": after_id,
+            "after_priority": after_priority,
         }
         rows = await self._database.fetch(statement("claim"), values)
         if start is None:
@@ -123,9 +124,9 @@ def _claim_of(row: Row) -> Claim:
 
 
 def _behind(rows: Sequence[Row]) -> Start:
-    """Where the next claim may start: due time and id of the last row of the least urgent priority that came."""
+    """Where the next claim may start: due time, id and priority of the last row of the least urgent priority that came."""
     least = max(row[5] for row in rows)
-    return max((row[6], row[0]) for row in rows if row[5] == least)
+    return max((row[6], row[0], least) for row in rows if row[5] == least)
 
 
 def _keys(claims: Sequence[Claim]) -> dict[str, Any]:

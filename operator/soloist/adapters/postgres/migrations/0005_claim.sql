@@ -35,9 +35,10 @@ END $$;
 -- Commit before the work starts, and show `fence` with everything that is written for the row afterwards.
 -- `attempt` belongs into the row's idempotency key, `tries` is held against a limit of attempts. A claim that ended
 -- without an outcome is handed out again, at most `max_reclaims` times in a row, or with `hold` never.
--- After a full claim the next may pass due_at and id of the last row it saw in the least urgent priority: it then starts
--- behind them, and does not walk through what was finished and cannot be removed while an old transaction is open. Rows
--- that come back to an earlier place are not met so: a claim without it has to come once in a poll interval.
+-- After a full claim the next may pass due_at, id and priority of the last row it saw in the least urgent priority: it then
+-- starts behind them, and does not walk through what was finished and cannot be removed while an old transaction is open.
+-- Priorities less urgent than that one were not looked at yet, and start at their head. Rows that come back to an earlier
+-- place are not met so: a claim without it has to come once in a poll interval.
 -- The rows come in no order.
 CREATE FUNCTION soloist.claim(
     queue text,
@@ -47,7 +48,8 @@ CREATE FUNCTION soloist.claim(
     max_reclaims integer DEFAULT 5,
     hold boolean DEFAULT false,
     after_due timestamp with time zone DEFAULT NULL,
-    after_id bigint DEFAULT NULL
+    after_id bigint DEFAULT NULL,
+    after_priority integer DEFAULT 3
 ) RETURNS TABLE (
     id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint,
     due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb
@@ -87,7 +89,10 @@ BEGIN
                 SELECT i.ctid AS row
                 FROM soloist.work_items AS i
                 WHERE i.queue = claim.queue AND i.priority = p.level AND i.due_at <= at
-                    AND (i.due_at, i.id) > (start_due, start_id)
+                    AND (i.due_at, i.id) > (
+                        CASE WHEN p.level <= after_priority THEN start_due ELSE '-infinity' END,
+                        CASE WHEN p.level <= after_priority THEN start_id ELSE 0 END
+                    )
                     AND (i.lease_until IS NULL OR i.lease_until <= at)
                 ORDER BY i.due_at, i.id
                 LIMIT left_to_claim
