@@ -1,0 +1,114 @@
+"""The rows of one queue in the user's own table: the port ``Rows`` over the statements that its mapping was composed to.
+
+A claim is one statement and commits before anything is delivered. What it finds is not always handed out: a row whose claims
+came to nothing too often (or, with Hold, once), or whose attempts were used up before, is given up under the very claim
+that found it, so a crash in between only means that the next claim finds it again.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.mapped_outcomes import MappedOutcomes
+from soloist.adapters.postgres.mapped_queue import MappedQueue
+from soloist.adapters.postgres.mapped_sql import BY_INDEX, CLAIM_BY_INDEX, Shape
+from soloist.adapters.postgres.mapped_statements import composed
+from soloist.adapters.postgres.mapped_words import GivenUp, claim_of, rows_of
+from soloist.domain.claims import Claim, Parked, Settled, Verdict
+from soloist.domain.delivery_outcome import most_attempts
+
+MOST_AT_ONCE = 500
+GIVING_UP_FOR = 1.0
+SWEEP_EVERY = 10.0
+
+
+class MappedRows:
+    """One worker's view of a queue; ``boottime`` is a clock in seconds that nobody can set."""
+
+    def __init__(self, database: Database, shape: Shape, queue: MappedQueue, *, boottime: Callable[[], float]) -> None:
+        self._database, self._shape, self._queue, self._boottime = database, shape, queue, boottime
+        self._statements = composed(shape)
+        self._outcomes = MappedOutcomes(database, shape, queue, self._statements)
+        self._claims = 0
+        self._after: str | None = None
+        self._from_head_at = 0.0
+        self._swept_to = ""
+        self._sweep_at = boottime() + SWEEP_EVERY
+
+    async def claim(self, most: int, *, without: Collection[str] = ()) -> list[Claim]:
+        if self._boottime() >= self._sweep_at:
+            await self.sweep()
+        found: list[Claim] = []
+        until = self._boottime() + GIVING_UP_FOR
+        while len(found) < most:
+            asked = min(most - len(found), MOST_AT_ONCE)
+            after = None if self._boottime() >= self._from_head_at else self._after
+            claims = await self._claim(asked, without, after)
+            over = [given_up for claim in claims if (given_up := self._given_up(claim)) is not None]
+            gone = {outcome.claim.fence for outcome in over}
+            found += [claim for claim in claims if claim.fence not in gone]
+            await self.settle(over)
+            if (len(claims) < asked and after is None) or self._boottime() >= until:
+                break
+        return found
+
+    async def renew(self, claims: Sequence[Claim]) -> set[int]:
+        if not claims:
+            return set()
+        values = {**rows_of(self._shape, claims), "lease": self._queue.lease}
+        rows = await self._database.fetch(self._statements.renew, values, ahead=BY_INDEX, renewal=True)
+        return {row[0] for row in rows}
+
+    async def settle(self, outcomes: Sequence[Settled]) -> list[Verdict]:
+        return await self._outcomes.settle(outcomes)
+
+    async def sweep(self) -> int:
+        """Looks through some hundreds of the sidecar's rows and removes those that are of no use; says how many."""
+        self._sweep_at = self._boottime() + SWEEP_EVERY
+        if self._statements.sweep is None:
+            return 0
+        values = {"after": self._swept_to or f"{self._shape.source}:"}
+        ((last, gone),) = await self._database.fetch(self._statements.sweep, values, ahead=BY_INDEX)
+        self._swept_to = last or ""
+        return int(gone)
+
+    async def _claim(self, asked: int, without: Collection[str], after: str | None) -> list[Claim]:
+        began = self._boottime()
+        statements = self._statements.claims
+        values = {
+            "most": asked,
+            "lease": self._queue.lease,
+            "worker": self._queue.worker,
+            "after": after or "-infinity",
+            "without": list(without),
+        }
+        self._claims += 1
+        rows = await self._database.fetch(statements[self._claims % len(statements)], values, ahead=CLAIM_BY_INDEX)
+        claims = sorted((claim_of(self._shape, row) for row in rows), key=_due)
+        # The next one starts behind the last row of a full claim, so as not to walk again through what is finished but not
+        # yet vacuumed. Of several statuses each has an end of its own, and none is kept.
+        ordered = len(statements) == 1 and self._shape.table.due_at is not None
+        self._after = claims[-1].due_key if ordered and len(claims) == asked else None
+        if after is None:
+            # Counted from its end, and rarer where it takes long: at most a fifth of the time goes into it.
+            ended = self._boottime()
+            self._from_head_at = ended + max(self._queue.poll.total_seconds(), 4 * (ended - began))
+        return claims
+
+    def _given_up(self, claim: Claim) -> Settled | None:
+        """Why a row that was found is not handed out."""
+        queue = self._queue
+        if claim.reclaims and queue.hold:
+            return Parked(
+                claim=claim, error="Its claim ended without an outcome, and the queue holds such rows for a person."
+            )
+        if claim.reclaims > queue.max_reclaims:
+            error = f"{claim.reclaims} claims in a row ended without an outcome."
+            return GivenUp(claim=claim, error=error, retry_in=None, reason="ReclaimedTooOften")
+        if claim.tries > (limit := most_attempts(claim, queue.rules)):
+            error = f"All {limit} attempts were used up before it was claimed."
+            return GivenUp(claim=claim, error=error, retry_in=None, reason="Failed")
+        return None
+
+
+def _due(claim: Claim) -> str:
+    return claim.due_key

@@ -1,0 +1,52 @@
+"""Makes the rows of a mapped queue ready: holds its mapping against the catalog, and composes its statements."""
+
+from collections.abc import Callable
+
+from soloist.adapters.postgres.catalog import read_catalog
+from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.mapped import MappedRows
+from soloist.adapters.postgres.mapped_queue import MappedQueue
+from soloist.adapters.postgres.mapped_sql import Shape
+from soloist.adapters.postgres.statements import statement
+from soloist.domain.catalog import Catalog
+from soloist.domain.queue_spec import AfterCrash, HttpDelivery, QueueSpec
+from soloist.domain.queue_tables import MappedTable
+
+
+async def open_mapped(
+    database: Database, name: str, spec: QueueSpec, *, worker: str, boottime: Callable[[], float]
+) -> MappedRows:
+    """Raises PermanentError with what stands in the way, or TransientError."""
+    table = _table(spec)
+    catalog = await read_catalog(database, table.name)
+    rows = await database.fetch(statement("source"), {"name": str(table.name)})
+    queue = MappedQueue(
+        name=name,
+        worker=worker,
+        rules=spec.retry,
+        lease=spec.lease,
+        hold=spec.after_crash is AfterCrash.HOLD,
+        max_reclaims=spec.max_reclaims,
+        poll=spec.poll.most,
+        on_dead=spec.on_dead,
+    )
+    return MappedRows(database, shape_of(name, spec, catalog, source=rows[0][0]), queue, boottime=boottime)
+
+
+def shape_of(name: str, spec: QueueSpec, catalog: Catalog, *, source: int) -> Shape:
+    """``catalog`` has every column that the mapping names."""
+    per_key = spec.concurrency.per_key
+    return Shape(
+        table=_table(spec),
+        columns=catalog.columns,
+        source=source,
+        queue=name,
+        body=spec.deliver.body_column if isinstance(spec.deliver, HttpDelivery) else None,
+        per_key=None if per_key is None else per_key.column,
+    )
+
+
+def _table(spec: QueueSpec) -> MappedTable:
+    if not isinstance(spec.table, MappedTable):
+        raise TypeError("the queue's rows are in soloist.work_items")
+    return spec.table
