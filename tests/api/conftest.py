@@ -1,7 +1,8 @@
 """Controllers for the tests of this folder."""
 
+from tests.api.account import account
 from tests.api.crew import crew
 from tests.api.desk import desk
 from tests.api.tending import crews
 
-__all__ = ["crew", "crews", "desk"]
+__all__ = ["account", "crew", "crews", "desk"]

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from soloist.adapters.kube.config import Access
+from tests.adapters.kube.job_place import order
 from tests.cluster.control_plane import ControlPlane
+
+__all__ = ["AccessTo", "access", "collected", "order"]
 
 AccessTo = Callable[..., Access]
 

@@ -1,0 +1,68 @@
+"""What is asked of a crew during and after a fault: that it goes on, that the books are right, that it is at rest."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from soloist.domain.instants import parse_time
+from tests.api.crew import Crew, audit
+from tests.cluster.backend import Backend, Received
+
+Raw = dict[str, Any]
+SOON = 40.0
+
+
+def utc_now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+def let_pass(seconds: float) -> None:
+    """The fault lasts so long: nothing is waited for."""
+    time.sleep(seconds)
+
+
+def tick(seen: Received) -> datetime:
+    found = parse_time(seen.header("Soloist-Scheduled-Time"))
+    assert found is not None
+    return found
+
+
+def fence(seen: Received) -> int:
+    return int(seen.header("Soloist-Fence") or 0)
+
+
+def epoch(crew: Crew) -> int:
+    return int((crew.lease() or {}).get("metadata", {}).get("annotations", {}).get("soloist.dev/epoch", 0))
+
+
+def goes_on(backend: Backend, path: str, count: int = 2, *, timeout: float = SOON, by: int = 0) -> None:
+    """So many more requests arrive from now on; ``by`` the term of that epoch, if given."""
+    before = {seen.number for seen in backend.received(path)}
+
+    def new(seen: Received) -> bool:
+        return seen.path == path and seen.number not in before and by in (0, fence(seen))
+
+    backend.wait(count, path=path, timeout=timeout, when=new)
+
+
+def check(crew: Crew, backend: Backend, job: str, path: str) -> None:
+    """The books, once all that is due by now is decided."""
+    now = utc_now()
+
+    def caught_up() -> bool:
+        watermark = parse_time(crew.status(job).get("watermark"))
+        return watermark is not None and watermark > now - timedelta(seconds=1)
+
+    crew.wait(caught_up, what=f"{job} has caught up", timeout=SOON)
+    audit(crew, backend, job, path=path)
+
+
+def at_rest(crew: Crew, job: str) -> Raw | None:
+    """The status, once all is accounted for and it stays as it is for a second."""
+    status = crew.status(job)
+    if status.get("active"):
+        return None
+    let_pass(1.0)
+    return status if crew.status(job) == status else None
