@@ -76,8 +76,9 @@ class Notes:
 class Stage:
     """One leader, one store, one launcher."""
 
-    def __init__(self, *jobs: str, spec: dict[str, Any] | None = None) -> None:
-        self.clock, self.store, self.launcher, self.notes = TickingClock(), FakeStore(), FakeLauncher(), Notes()
+    def __init__(self, *jobs: str, spec: dict[str, Any] | None = None, launcher: FakeLauncher | None = None) -> None:
+        self.clock, self.store, self.notes = TickingClock(), FakeStore(), Notes()
+        self.launcher = launcher or FakeLauncher()
         self.cache, self.fresh = Cache(), True
         self.term: Term | None = Term(
             identity="a",

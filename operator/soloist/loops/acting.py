@@ -15,7 +15,7 @@ from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.domain.runs import NOTHING, Entry, Memory, Run
 from soloist.domain.steps import Cancel, Launch
 from soloist.domain.ticks import Reason
-from soloist.domain.view import View, a_job_tells
+from soloist.domain.view import View, a_job_tells, the_ledger_tells
 from soloist.loops.cache import Key
 from soloist.loops.lanes import Lanes
 from soloist.ports import Clock, Launcher, Report
@@ -81,6 +81,9 @@ class Acting:
                 outcome = await self._launcher.found(order)
             except SoloistError as error:
                 self._report.failed("inspect", error)
+                if entry is not None and the_ledger_tells(entry):
+                    words = f"Whether run {run.name} was committed is not known yet: {error} It is asked again until the database answers; to give the run up, delete it."
+                    self._report.stands_in_the_way(view.job, "LedgerUnreadable", words)
                 await asyncio.sleep(1.0)
                 self.memory[run.uid] = memory.uninspected(self.known(run.uid))
                 return

@@ -25,7 +25,7 @@ from soloist.adapters.kube.events import KubeRecorder
 from soloist.adapters.kube.jobs import JobLauncher
 from soloist.adapters.kube.secrets import KubeSecrets
 from soloist.adapters.kube.store import KubeStore
-from soloist.domain.actions import HttpAction, JobAction
+from soloist.domain.actions import EnqueueAction, HttpAction, JobAction, SqlAction
 from soloist.domain.addresses import AddressRules
 from soloist.domain.term import Term
 from soloist.loops.launchers import Launchers
@@ -36,6 +36,7 @@ from soloist.shells.health import health_server
 from soloist.shells.knowledge import Knowledge
 from soloist.shells.reporting import Reporter
 from soloist.shells.settings import ControllerSettings
+from soloist.shells.sql_actions import sql_launcher
 from soloist.shells.telemetry import Metrics, start_logging
 
 _log = logging.getLogger("soloist.controller")
@@ -101,13 +102,16 @@ class Controller:
         )
         report = Reporter(self._metrics, self._recorder if settings.events else None)
         store = KubeStore(api, namespaces=settings.namespaces)
+        keys = KubeSecrets(quiet, boottime=clock.boottime)
         http = HttpLauncher(
-            read_key=KubeSecrets(quiet, boottime=clock.boottime).read,
+            read_key=keys.read,
             rules=AddressRules(allowed=settings.http_allow, denied=settings.http_deny),
             limits=HttpLimits(connections=settings.max_http_runs),
             trusted=lambda: self._scheduler.may_act(),
         )
+        sql = sql_launcher(settings, clock, quiet, keys, trusted=lambda: self._scheduler.may_act(), stage=self._stage)
         stack.push_async_callback(http.close)
+        stack.push_async_callback(sql.close)
         self._knowledge = Knowledge(
             settings,
             self._access,
@@ -128,7 +132,7 @@ class Controller:
         self._scheduler = Scheduler(
             cache=self._knowledge.cache,
             store=store,
-            launcher=Launchers({HttpAction: http, JobAction: jobs}),
+            launcher=Launchers({HttpAction: http, JobAction: jobs, SqlAction: sql, EnqueueAction: sql}),
             report=report,
             clock=clock,
             term=self._candidacy.term,

@@ -1,13 +1,13 @@
 """What the loops did, as logs, metrics and Events. One line a change; Events only for what a person should act on.
 
 Reasons of Events, all warnings but PausedAfterFailures: Invalid, RunFailed, RunUnknown, RunInterrupted, TicksNotRun,
-NameTaken, OtherInstallation, CrdsTooOld, RunRefused, Refused. There is none for a success.
+NameTaken, OtherInstallation, CrdsTooOld, RunRefused, Refused, LedgerUnreadable. There is none for a success.
 """
 
 import logging
 from typing import Any
 
-from soloist.domain.actions import HttpAction, JobAction
+from soloist.domain.actions import kind_of
 from soloist.domain.runs import Job, Phase
 from soloist.domain.spec import Invalid
 from soloist.domain.steps import Launch, WriteJob, WriteRun
@@ -40,7 +40,7 @@ class Reporter:
         skew = (view.now - launch_at(view, step.run)).total_seconds()
         if step.run.scheduled and step.attempt == 1:
             self._metrics.due(view.job.namespace)
-            self._metrics.launched(_kind(view), skew)
+            self._metrics.launched(kind_of(view.spec.action), skew)
         keys = _keys(view.job) | {"run": step.run.name, "attempt": step.attempt, "skew": round(skew, 4)}
         _log.info("launched", extra=keys)
 
@@ -83,15 +83,6 @@ class Reporter:
     def _event(self, job: Job, reason: str, message: str) -> None:
         if self._recorder is not None:
             self._recorder.event(_regarding(job), reason=reason, message=message, warning=True)
-
-
-def _kind(view: View) -> str:
-    match view.spec.action:
-        case HttpAction():
-            return "http"
-        case JobAction():
-            return "job"
-    return "other"
 
 
 def _keys(job: Job) -> dict[str, Any]:
