@@ -580,6 +580,16 @@ def test_410_from_a_fixed_address_ends_its_row_and_not_the_queue() -> None:
     asyncio.run(attempt())
 
 
+def test_a_row_that_names_the_address_of_another_queues_manifest_cannot_stop_that_queue() -> None:
+    async def attempt() -> None:
+        async with Receiver(says(answer("410 Gone"))) as receiver, Bench().open() as bench:
+            assert failed(await by_url(bench).deliver(to(receiver))).retry_in is None
+            assert failed(await bench.deliverer(fixed(receiver)).deliver(CLAIM)).error == "The receiver answered 410."
+            assert len(receiver.requests) == 2
+
+    asyncio.run(attempt())
+
+
 # TLS and abandoning
 
 

@@ -35,10 +35,15 @@ class Bearing(StrEnum):
     UNASKED = "Unasked"  # nothing was asked of it
 
 
+def accepted(status: int, expected: tuple[tuple[int, int], ...]) -> bool:
+    """Whether the status is one that the queue takes for success; of such an answer nothing more is read or kept."""
+    return any(low <= status <= high for low, high in expected)
+
+
 def judge(response: Response, headers: Mapping[str, str], expected: tuple[tuple[int, int], ...]) -> Outcome:
     """The outcome of an attempt that was answered; ``headers`` by lower-case names."""
     status = response.status_code or 0
-    if any(low <= status <= high for low, high in expected):
+    if accepted(status, expected):
         return Succeeded(response=response)
     message = f"The receiver answered {status}."
     if response.excerpt:

@@ -65,7 +65,7 @@ def build_delivery(
     body = _body(delivery, claim, key, managed=managed)
     if isinstance(body, FailedKnown):
         return body
-    headers = _headers(delivery, variables(claim, key), header_secrets)
+    headers = _headers(delivery, variables(claim, key), header_secrets) if delivery.headers else []
     if isinstance(headers, FailedKnown):
         return headers
     if (wrong := secret_problem(delivery.signature, endpoint.secrets)) is not None:

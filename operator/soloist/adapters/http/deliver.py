@@ -18,11 +18,11 @@ from soloist import __version__
 from soloist.adapters.http.endpoints import Endpoints
 from soloist.adapters.http.exchange import Attempt, Exchange, read
 from soloist.adapters.http.trust import ReadKey, TrustStore
-from soloist.domain.actions import FailedKnown, KeyRef, Outcome
+from soloist.domain.actions import FailedKnown, KeyRef, Outcome, Response, Succeeded
 from soloist.domain.breaker import Gate
 from soloist.domain.claims import Claim, PutBack, Settled
 from soloist.domain.delivery_key import delivery_key
-from soloist.domain.delivery_outcome import Bearing, bearing, endpoint_stopped, judge, settled
+from soloist.domain.delivery_outcome import Bearing, accepted, bearing, endpoint_stopped, judge, settled
 from soloist.domain.delivery_request import Endpoint, build_delivery, endpoint_in, unset
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.http_request import without_line_break
@@ -92,8 +92,8 @@ class HttpDeliverer:
 
     async def _by_leave(self, claim: Claim, endpoint: Endpoint) -> Settled:
         """Send if the endpoint's breaker lets it, and tell the breaker what came of it."""
-        endpoints, url = self._world.endpoints, endpoint.url
-        answer = endpoints.ask(url)
+        endpoints, known_as = self._world.endpoints, (self._fixed, endpoint.url)
+        answer = endpoints.ask(known_as)
         if answer.gate is Gate.LATER:
             return PutBack(claim=claim, retry_in=timedelta(seconds=answer.wait * (1 + self._world.drawn())))
         if answer.gate is Gate.GONE:
@@ -104,7 +104,7 @@ class HttpDeliverer:
             heard = bearing(outcome, fixed=self._fixed)
             asked = outcome.retry_after if isinstance(outcome, FailedKnown) else None
         finally:
-            endpoints.hear(url, heard, probe=answer.gate is Gate.PROBE, asked=asked)
+            endpoints.hear(known_as, heard, probe=answer.gate is Gate.PROBE, asked=asked)
         return self._settled(claim, outcome)
 
     async def _attempt(self, claim: Claim, endpoint: Endpoint) -> Outcome:
@@ -135,9 +135,12 @@ class HttpDeliverer:
                 await read(response, attempt)
         except TimeoutError:
             pass
-        if attempt.reply is None:
+        reply, expected = attempt.reply, self._delivery.expected
+        if reply is None:
             return attempt.out_of_time(seconds)
-        return judge(attempt.reply.response(secrets.values()), attempt.reply.headers, self._delivery.expected)
+        if accepted(reply.status, expected):
+            return Succeeded(response=Response(status_code=reply.status))
+        return judge(reply.response(secrets.values()), reply.headers, expected)
 
     def _settled(self, claim: Claim, outcome: Outcome) -> Settled:
         return settled(claim, outcome, self._spec.retry, hold=self._hold, fixed=self._fixed, drawn=self._world.drawn())
