@@ -11,6 +11,7 @@ import pytest
 
 from soloist.adapters.postgres.migrate import migrate
 from tests.postgres.server import Database, Postgres
+from tests.queue.workers import crew, receiver  # noqa: F401 - fixtures
 
 
 @pytest.fixture(scope="session")

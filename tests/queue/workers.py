@@ -1,0 +1,246 @@
+"""Real workers over a real PostgreSQL and a receiver that counts: started, killed, frozen, and asked how they are.
+
+``crew`` is a fixture. ``crew.queue("q", leaseSeconds=10)`` writes a WorkQueue into the manifest that all workers follow,
+``crew.start("a")`` starts a parent and its child, ``crew.fill(100)`` enqueues payloads ``{"n": 0}`` … and ``crew.audit(100)``
+says what must hold after every test: each row accepted once, no claim alive, nothing left, no request under an old fence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.cluster.backend import Backend, Received
+from tests.cluster.children import Child, until
+from tests.postgres.server import Database
+
+ENTRY = [sys.executable, "-c", "from soloist.shells.main import main; main()", "worker"]
+ACCEPTED = """
+CREATE TABLE public.accepted (id bigint, worker text);
+CREATE FUNCTION public.note_accepted() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_catalog AS $$
+BEGIN
+    INSERT INTO public.accepted VALUES (OLD.id, OLD.claimed_by);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_accepted AFTER DELETE ON soloist.work_items FOR EACH ROW EXECUTE FUNCTION public.note_accepted()
+"""
+
+
+@dataclass
+class Worker:
+    """One parent and its child."""
+
+    name: str
+    process: Child
+
+    def child(self) -> int:
+        return until(lambda: next(iter(children_of(self.process.pid)), 0), what=f"{self.name} has a child", timeout=20)
+
+    def kill(self) -> None:
+        """SIGKILL to the child, as an OOM killer sends it; the parent then ends with its code."""
+        os.kill(self.child(), signal.SIGKILL)
+        self.gone()
+
+    def freeze(self) -> None:
+        os.kill(self.child(), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.child(), signal.SIGCONT)
+
+    def terminate(self) -> None:
+        os.kill(self.process.pid, signal.SIGTERM)
+
+    def gone(self, timeout: float = 60.0) -> int:
+        """Its exit code, once it has ended."""
+        until(lambda: not self.process.alive(), what=f"{self.name} has ended", timeout=timeout)
+        assert self.process._running is not None
+        return int(self.process._running.returncode)
+
+    def said(self, message: str = "") -> list[dict[str, Any]]:
+        """Its log lines, or those of one message."""
+        lines = self.process.log.read_text(errors="replace").splitlines() if self.process.log.exists() else []
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        return [line for line in found if not message or line["message"] == message]
+
+    def wait_until_it_says(self, message: str, timeout: float = 30.0) -> dict[str, Any]:
+        return until(
+            lambda: self.said(message)[:1], what=f"{self.name} says {message!r}", timeout=timeout, needs=[self.process]
+        )[0]
+
+    def ask(self, page: str) -> tuple[int, str]:
+        port = self.wait_until_it_says("started")["health_port"]
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over all series of that name and those labels."""
+        families = text_string_to_metric_families(self.ask("/metrics")[1])
+        samples = [sample for family in families for sample in family.samples if sample.name == name]
+        return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+
+    def resident_mb(self) -> float:
+        rows = dict(row.split(":", 1) for row in Path(f"/proc/{self.child()}/status").read_text().splitlines())
+        return int(rows["VmRSS"].split()[0]) / 1000
+
+
+@dataclass
+class Crew:
+    """Workers of one manifest."""
+
+    folder: Path
+    database: Database
+    backend: Backend
+    members: dict[str, Worker] = field(default_factory=dict)
+    documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "queues.yaml"
+
+    def queue(self, name: str = "q", *, dsn: str = "", http: dict[str, Any] | None = None, **spec: Any) -> None:
+        """Write it, or write it anew. It delivers to the receiver, under its own name."""
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"db-{name}"}}
+        self.documents[f"db-{name}"] = secret | {"stringData": {"uri": dsn or self.database.dsn()}}
+        body = {
+            "database": {"secretName": f"db-{name}", "key": "uri"},
+            "deliver": {"http": {"url": self.backend.url(f"/{name}"), "timeoutSeconds": 5, **(http or {})}},
+            **spec,
+        }
+        head = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": name}}
+        self.documents[name] = head | {"spec": body}
+        self.write()
+
+    def write(self) -> None:
+        half = self.folder / "half-written"
+        half.write_text(yaml.safe_dump_all(self.documents.values()))
+        half.rename(self.manifest)
+
+    def start(self, name: str, **env: str) -> Worker:
+        variables = {
+            "SOLOIST_FILE": str(self.manifest),
+            "SOLOIST_HEALTH_PORT": "0",
+            "SOLOIST_HEALTH_ADDRESS": "127.0.0.1",
+            "POD_NAME": name,
+            **env,
+        }
+        process = Child(name, ENTRY, log=self.folder / f"{name}.log", env=variables)
+        process.start()
+        self.members[name] = Worker(name, process)
+        return self.members[name]
+
+    def ready(self, name: str, queues: int = 1, **env: str) -> Worker:
+        """Started, and at work on as many queues."""
+        worker = self.start(name, **env)
+        until(
+            lambda: len(worker.said("queue is worked")) >= queues,
+            what=f"{name} works {queues} queues",
+            timeout=60,
+            needs=[worker.process],
+        )
+        return worker
+
+    def stop(self) -> None:
+        for worker in self.members.values():
+            worker.process.stop()
+
+    # Rows
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return self.database.connect()
+
+    def fill(self, count: int, queue: str = "q", *, due_in: float = 0.0, first: int = 0) -> None:
+        with self.connect() as connection:
+            connection.execute(
+                "SELECT count(*) FROM soloist.enqueue_many(%s, (SELECT array_agg(jsonb_build_object('n', g))"
+                " FROM generate_series(%s::int, %s::int) AS g), clock_timestamp() + %s * interval '1 s')",
+                (f"default/{queue}", first, first + count - 1, due_in),
+            )
+
+    def note_accepted(self) -> None:
+        """From now on every row that leaves the table is noted, once for each time."""
+        with self.connect() as connection:
+            connection.execute(ACCEPTED)
+
+    def left(self, queue: str = "q") -> int:
+        return self.ask("SELECT count(*) FROM soloist.work_items WHERE queue = %s", f"default/{queue}")
+
+    def dead(self, queue: str = "q") -> int:
+        return self.ask("SELECT count(*) FROM soloist.dead_items WHERE queue = %s", f"default/{queue}")
+
+    def claimed(self) -> int:
+        return self.ask("SELECT count(*) FROM soloist.work_items WHERE fence IS NOT NULL")
+
+    def ask(self, query: str, *values: Any) -> Any:
+        with self.connect() as connection:
+            row = connection.execute(query, values).fetchone()
+            assert row is not None
+            return row[0]
+
+    def until_empty(self, queue: str = "q", timeout: float = 120.0) -> None:
+        until(lambda: self.left(queue) == 0, what=f"{queue} is empty", timeout=timeout)
+
+    # Books
+
+    def received(self, queue: str = "q") -> dict[int, list[Received]]:
+        """The requests for each row, by its number, in the order of their arrival."""
+        found: dict[int, list[Received]] = defaultdict(list)
+        for each in self.backend.received(f"/{queue}"):
+            found[json.loads(each.body)["n"]].append(each)
+        return dict(found)
+
+    def audit(self, count: int, queue: str = "q") -> dict[int, list[Received]]:
+        """Each row accepted once and none dead; what came again came under the same key and a higher fence."""
+        assert self.left(queue) == 0
+        assert self.dead(queue) == 0
+        assert self.claimed() == 0
+        with self.connect() as connection:
+            accepted = connection.execute("SELECT count(*), count(DISTINCT id) FROM public.accepted").fetchone()
+        assert accepted == (count, count)
+        found = self.received(queue)
+        assert sorted(found) == list(range(count)), "every row was received"
+        for requests in found.values():
+            assert len({each.header("Idempotency-Key") for each in requests}) == 1
+            assert {each.header("Soloist-Attempt") for each in requests} == {"1"}
+            fences = [int(each.header("Soloist-Fence") or 0) for each in requests]
+            assert fences == sorted(set(fences))
+        keys = {requests[0].header("Idempotency-Key") for requests in found.values()}
+        assert len(keys) == count, "and no two rows share a key"
+        return found
+
+
+@pytest.fixture
+def receiver() -> Iterator[Backend]:
+    with Backend() as backend:
+        yield backend
+
+
+@pytest.fixture
+def crew(tmp_path: Path, own_queue_database: Database, receiver: Backend) -> Iterator[Crew]:
+    made = Crew(tmp_path, own_queue_database, receiver)
+    made.note_accepted()
+    yield made
+    made.stop()
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
