@@ -9,6 +9,9 @@ from soloist.adapters.postgres.mapped_queue import MappedQueue
 from soloist.adapters.postgres.mapped_sql import Shape
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.catalog import Catalog
+from soloist.domain.errors import PermanentError
+from soloist.domain.findings import Severity
+from soloist.domain.mapping_findings import mapping_findings
 from soloist.domain.queue_spec import AfterCrash, HttpDelivery, QueueSpec
 from soloist.domain.queue_tables import MappedTable
 
@@ -17,8 +20,11 @@ async def open_mapped(
     database: Database, name: str, spec: QueueSpec, *, worker: str, boottime: Callable[[], float]
 ) -> MappedRows:
     """Raises PermanentError with what stands in the way, or TransientError."""
-    table = _table(spec)
+    table = table_of(spec)
     catalog = await read_catalog(database, table.name)
+    errors = [found.message for found in mapping_findings(spec, catalog) if found.severity is Severity.ERROR]
+    if errors:
+        raise PermanentError(" ".join(errors))
     rows = await database.fetch(statement("source"), {"name": str(table.name)})
     queue = MappedQueue(
         name=name,
@@ -37,7 +43,7 @@ def shape_of(name: str, spec: QueueSpec, catalog: Catalog, *, source: int) -> Sh
     """``catalog`` has every column that the mapping names."""
     per_key = spec.concurrency.per_key
     return Shape(
-        table=_table(spec),
+        table=table_of(spec),
         columns=catalog.columns,
         source=source,
         queue=name,
@@ -46,7 +52,8 @@ def shape_of(name: str, spec: QueueSpec, catalog: Catalog, *, source: int) -> Sh
     )
 
 
-def _table(spec: QueueSpec) -> MappedTable:
+def table_of(spec: QueueSpec) -> MappedTable:
+    """For queues that have one."""
     if not isinstance(spec.table, MappedTable):
         raise TypeError("the queue's rows are in soloist.work_items")
     return spec.table

@@ -25,8 +25,9 @@ COMMA, AND = sql.SQL(", "), sql.SQL(" AND ")
 
 # What the planner may not do, whatever its statistics say: they are taken while a table is full, or empty, and lie. Rows
 # are found by an index, in its order, and looked up one by one.
-CLAIM_BY_INDEX = b"""SELECT soloist.lift_fence(), pg_catalog.set_config(s, 'off', true) FROM unnest(ARRAY[
+CLAIM_PLANNER = b"""SELECT pg_catalog.set_config(s, 'off', true) FROM unnest(ARRAY[
 'enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'enable_nestloop', 'enable_mergejoin', 'jit']) AS s"""
+CLAIM_BY_INDEX = CLAIM_PLANNER.replace(b"SELECT", b"SELECT soloist.lift_fence(),", 1)
 BY_INDEX = b"""SELECT pg_catalog.set_config(s, 'off', true) FROM unnest(ARRAY[
 'enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS s"""
 

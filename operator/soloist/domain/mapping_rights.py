@@ -1,0 +1,89 @@
+"""What the database lets our role do, and whether it is one that can be written to: with the very GRANT that is missing."""
+
+from collections.abc import Iterator, Sequence
+
+from soloist.domain.catalog import Catalog, Session
+from soloist.domain.findings import Finding, error, note, quoted, sql_name, warning
+from soloist.domain.mapping_columns import Named
+from soloist.domain.queue_tables import MappedTable
+
+_PREPARES_THROUGH_POOLERS = 'Behind PgBouncer older than 1.21 add "pgbouncer=true" to the URL'
+
+
+def session_findings(session: Session) -> Iterator[Finding]:
+    if session.standby:
+        yield error(
+            "Standby",
+            "The database is a standby, which takes no writes: let the URL name the primary, or all hosts with target_session_attrs=read-write.",
+        )
+    elif session.read_only:
+        yield error(
+            "ReadOnly",
+            f"Transactions of the role {session.role} are read-only here: ALTER ROLE {quoted(session.role)} RESET default_transaction_read_only;",
+        )
+    if not session.soloist_schema:
+        yield error(
+            "SchemaMissing",
+            "The schema soloist is not there or too old: run soloist migrate, with a role that may create it.",
+        )
+    elif session.missing_rights:
+        yield error(
+            "SchemaRights",
+            f"The role {session.role} lacks {', '.join(session.missing_rights)}. "
+            f"Run, as the owner of the schema soloist: SELECT soloist.allow_work('{session.role}');",
+        )
+    if session.replication_role == "replica":
+        yield warning(
+            "ReplicationRole",
+            "session_replication_role is replica, so triggers do not fire and foreign keys are not checked when Soloist writes: "
+            f"ALTER ROLE {quoted(session.role)} RESET session_replication_role;",
+        )
+    if session.pooled:
+        yield note(
+            "Pooler",
+            f"A connection pooler is in front of the database. Transaction pooling is fine. {_PREPARES_THROUGH_POOLERS}; "
+            "poll.listen needs a session of its own and does not work through it.",
+        )
+
+
+def rights_findings(table: MappedTable, uses: Sequence[Named], catalog: Catalog) -> Iterator[Finding]:
+    role = quoted(catalog.session.role)
+    if not catalog.schema_usable:
+        schema = quoted(table.name.schema)
+        yield error(
+            "SchemaUsage",
+            f"The role {catalog.session.role} may not use the schema {table.name.schema}. Run: GRANT USAGE ON SCHEMA {schema} TO {role};",
+        )
+    there = [use for use in uses if use.column in catalog.columns]
+    read = list(dict.fromkeys(use.column for use in there if not catalog.columns[use.column].readable))
+    write = list(dict.fromkeys(use.column for use in there if use.written and not catalog.columns[use.column].writable))
+    # A row is locked before its claim is taken, and the right to lock is the right to update any one column.
+    lockable = any(column.writable for column in catalog.columns.values())
+    if not write and not lockable:
+        write = [table.id[0]]
+    if read or write:
+        grants = [
+            f"{verb} ({', '.join(map(quoted, columns))})"
+            for verb, columns in (("SELECT", read), ("UPDATE", write))
+            if columns
+        ]
+        yield error(
+            "Grants",
+            f"The role {catalog.session.role} lacks rights on {table.name}. Run: GRANT {', '.join(grants)} ON {sql_name(table.name)} TO {role};",
+        )
+    yield from _row_security(table, catalog)
+    if not catalog.owned:
+        yield note(
+            "NotOwner", f"{table.name} belongs to {catalog.owner}. Soloist needs no more than rights on its columns."
+        )
+
+
+def _row_security(table: MappedTable, catalog: Catalog) -> Iterator[Finding]:
+    session = catalog.session
+    passes = session.superuser or session.bypasses_row_security or (catalog.owned and not catalog.row_security_forced)
+    if catalog.row_security and not passes:
+        yield warning(
+            "RowSecurity",
+            f"Row-level security decides which rows of {table.name} the role {session.role} sees; one that it does not see is never "
+            f"delivered. Give it a policy for all of them: CREATE POLICY soloist ON {sql_name(table.name)} TO {quoted(session.role)} USING (true) WITH CHECK (true);",
+        )
