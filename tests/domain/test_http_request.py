@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from soloist.domain.actions import FailedKnown, Header, HttpAction, JobAction, KeyRef, Order, Response, Succeeded
 from soloist.domain.http_reply import classify, excerpt, retry_after
-from soloist.domain.http_request import VARIABLES, HttpRequest, build_request, render, template_problem, url_problem
+from soloist.domain.http_request import HttpRequest, build_request, url_problem
 from soloist.domain.redirects import redirect
+from soloist.domain.templates import VARIABLES, render, template_problem
 
 TOKEN = KeyRef(kind="Secret", name="backend", key="token")
 ORDER = Order(

@@ -23,7 +23,7 @@ class BreakerRules:
     """``failures`` in a row open it, for ``first`` seconds, then twice as long each time up to ``longest``."""
 
     failures: int = 10
-    first: float = 5.0
+    first: float = 1.0
     longest: float = 300.0
     stopped: float = 3600.0
 

@@ -21,11 +21,11 @@ from soloist.domain.http_request import (
     breaks_lines,
     header_problem,
     missing_defaults,
-    render,
 )
 from soloist.domain.instants import stamp
 from soloist.domain.queue_spec import FixedUrl, HttpDelivery, Lookup, UrlColumn
 from soloist.domain.signature import secret_problem, sign, signing_headers
+from soloist.domain.templates import render
 
 MOST_BODY = 1024 * 1024
 LONGEST_URL = 2048

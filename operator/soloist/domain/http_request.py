@@ -1,9 +1,7 @@
 """What an ``http`` action sends: headers and body from templates over a fixed list of variables.
 
-``{run}`` in a template is a variable, ``{{`` stands for one ``{``. Only a word in braces is a variable, so a JSON body needs
-no escapes, and a word that is not on the list is refused rather than sent. Values are names, numbers and times of ours:
-none can break out of a JSON string or a header. The URL is no template. The delivery of a row has a list of its own, in
-which values are data of the row (``delivery_request``).
+Values are names, numbers and times of ours: none can break out of a JSON string or a header. The URL is no template. The
+delivery of a row has a list of its own, in which values are data of the row (``delivery_request``).
 
 The headers that identify a run are ours alone. All that depends on the receiver's honesty (the idempotency key, the
 fence) would be worth nothing if a manifest could overwrite it. So are those that frame a message (request smuggling).
@@ -17,6 +15,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from soloist.domain.actions import FailedKnown, Header, HttpAction, KeyRef, Order
+from soloist.domain.templates import render, template_problem
 
 
 class HttpReason(StrEnum):
@@ -35,9 +34,6 @@ class HttpReason(StrEnum):
     REPLY_LOST = "ReplyLost"
 
 
-VARIABLES = ("namespace", "job", "run", "key", "scheduledTime", "attempt", "fence")
-
-_VARIABLE = re.compile(r"\{\{|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _OURS = frozenset({"idempotency-key", "soloist-run", "soloist-scheduled-time", "soloist-attempt", "soloist-fence"})
@@ -78,7 +74,7 @@ def build_request(order: Order, secrets: Mapping[KeyRef, str], *, version: str) 
 
 
 def variables(order: Order) -> dict[str, str]:
-    """The fixed list. ``scheduledTime`` is empty for a manual run, which has none."""
+    """The values of ``templates.VARIABLES``. ``scheduledTime`` is empty for a manual run, which has none."""
     return {
         "namespace": order.namespace,
         "job": order.job_name,
@@ -101,30 +97,6 @@ def identity(order: Order) -> list[tuple[str, str]]:
     if order.scheduled_time is not None:
         headers.append(("Soloist-Scheduled-Time", rfc3339(order.scheduled_time)))
     return headers
-
-
-def render(template: str, values: Mapping[str, str]) -> str:
-    """``template`` with its variables filled in; one that is not in ``values`` stays as it is (see ``template_problem``)."""
-
-    def fill(match: re.Match[str]) -> str:
-        name = match.group(1)
-        return "{" if name is None else values.get(name, match.group())
-
-    return _VARIABLE.sub(fill, template)
-
-
-def names_in(template: str) -> list[str]:
-    """The variables that a template names, in the order in which they appear."""
-    return [match.group(1) for match in _VARIABLE.finditer(template) if match.group(1) is not None]
-
-
-def template_problem(template: str, variables: Collection[str] = VARIABLES) -> str | None:
-    """What is wrong with a template over ``variables``, as the end of a sentence that begins with its field."""
-    for name in names_in(template):
-        if name not in variables:
-            known = ", ".join(f"{{{variable}}}" for variable in variables)
-            return f'holds {{{name}}}, which is no variable; there are {known}, and "{{{{" stands for one "{{"'
-    return None
 
 
 def url_problem(url: str) -> str | None:

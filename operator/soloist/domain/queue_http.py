@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from soloist.domain.actions import KeyRef
-from soloist.domain.http_request import header_problem, template_problem
+from soloist.domain.http_request import header_problem
 from soloist.domain.queue_columns import parse_column, parse_table_name, required_column
 from soloist.domain.queue_delivery import (
     VARIABLES,
@@ -36,6 +36,7 @@ from soloist.domain.spec_http import (
     parse_tls,
     parse_url,
 )
+from soloist.domain.templates import template_problem
 
 _TARGETS = ("url", "urlColumn", "lookup")
 _OF_THE_ROW = ("urlColumn", "lookup", "bodyColumn")

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from soloist.domain.http_request import names_in
 from soloist.domain.queue_delivery import VARIABLES
 from soloist.domain.queue_http import parse_deliver
 from soloist.domain.queue_mapping import parse_table
@@ -32,6 +31,7 @@ from soloist.domain.queue_spec import (
     UrlColumn,
 )
 from soloist.domain.spec_fields import Fields, Invalid, Refusal, fields, forbidden, wrong
+from soloist.domain.templates import names_in
 
 __all__ = ["Invalid", "parse_queue"]
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from soloist.domain.actions import Header, HttpAction, KeyRef
-from soloist.domain.http_request import header_problem, template_problem, url_problem
+from soloist.domain.http_request import header_problem, url_problem
 from soloist.domain.spec_fields import Fields, Refusal, forbidden, shown, wrong
+from soloist.domain.templates import template_problem
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 WITHOUT_BODY = ("GET", "HEAD")

@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 from soloist.domain.actions import EnqueueAction, KeyRef, SqlAction
-from soloist.domain.http_request import template_problem
 from soloist.domain.spec_fields import Fields, shown, wrong
 from soloist.domain.sql_text import Unreadable, is_name, numbered
 from soloist.domain.sql_values import Value, texts_problem
+from soloist.domain.templates import template_problem
 
 _MOST_PARAMETERS = 64
 _LONGEST_VALUE = 4096

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from soloist.domain.actions import EnqueueAction, Order, SqlAction
-from soloist.domain.http_request import render, template_problem, variables
+from soloist.domain.http_request import variables
+from soloist.domain.templates import render, template_problem
 
 Value = str | int | float | bool | None
 
