@@ -87,7 +87,10 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """``kind`` is pg_class.relkind: r a table, p a partitioned one, v a view …; ``rows`` is the planner's estimate."""
+    """``kind`` is pg_class.relkind: r a table, p a partitioned one, v a view …; ``rows`` is the planner's estimate.
+
+    ``row_security``: there is some, and no policy that lets our role see every row.
+    """
 
     session: Session
     kind: str | None = None
