@@ -87,10 +87,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """``kind`` is pg_class.relkind: r a table, p a partitioned one, v a view …; ``rows`` is the planner's estimate.
-
-    ``row_security``: there is some, and no policy that lets our role see every row.
-    """
+    """``kind`` is pg_class.relkind: r a table, p a partitioned one, v a view …; ``rows`` is the planner's estimate."""
 
     session: Session
     kind: str | None = None
@@ -104,3 +101,13 @@ class Catalog:
     indexes: tuple[TableIndex, ...] = ()
     triggers: tuple[TableTrigger, ...] = ()
     similar_tables: tuple[str, ...] = ()
+
+    @property
+    def filtered(self) -> bool:
+        """Whether row-level security applies to our role."""
+        exempt = (
+            self.session.superuser
+            or self.session.bypasses_row_security
+            or (self.owned and not self.row_security_forced)
+        )
+        return self.row_security and not exempt

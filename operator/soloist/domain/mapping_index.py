@@ -32,7 +32,7 @@ def index_findings(table: MappedTable, catalog: Catalog, plan: ClaimPlan | None)
             field=field,
             column=table.due_at or "",
         )
-    elif plan is not None and not plan.by_index:
+    elif plan is not None and not plan.by_index and not catalog.filtered:
         yield warning(
             "ClaimPlan",
             f"A claim does not find its rows by an index alone ({', '.join(plan.reads)}; cost {plan.cost:,.0f}): "
