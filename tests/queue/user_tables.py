@@ -58,7 +58,7 @@ PRISMA = {
 }
 SNAKE_DDL = """
 CREATE TABLE app.deliveries (
-    id bigserial PRIMARY KEY, state text NOT NULL DEFAULT 'new', tries smallint, next_try timestamptz NOT NULL DEFAULT now(),
+    id bigserial PRIMARY KEY, state text NOT NULL DEFAULT 'new', tries smallint, next_try timestamptz DEFAULT now(),
     error varchar(40), finished_at timestamptz, body text NOT NULL DEFAULT 'hello', version integer NOT NULL DEFAULT 1,
     fence text, lease_until timestamptz, lost integer
 );

@@ -53,11 +53,10 @@ class Shape:
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """``Claim.columns``: what the delivery reads, and with Inline the status, which an outcome has to find again."""
+        """``Claim.columns`` but for the body: what a delivery reads; with Inline the status, which an outcome looks for again."""
         status = self.table.status
-        if self.inline is None or status is None or status.column in self.table.columns:
-            return self.table.columns
-        return (*self.table.columns, status.column)
+        names = [*self.table.columns, *([status.column] if self.inline is not None and status is not None else [])]
+        return tuple(name for name in dict.fromkeys(names) if name != self.body)
 
     def rows(self, alias: str) -> list[Composable]:
         """The primary key of ``alias``, one text for each of its columns."""

@@ -79,6 +79,9 @@ def claim_of(shape: Shape, row: Row) -> Claim:
     fence, reclaims, ended, base, due, *texts = row
     keys = len(shape.table.id)
     body = texts[keys]
+    columns = dict(zip(shape.carried, texts[keys + 1 :], strict=True))
+    if shape.body in shape.table.columns:
+        columns[shape.body] = body
     return Claim(
         row=tuple(texts[:keys]),
         fence=fence,
@@ -89,7 +92,7 @@ def claim_of(shape: Shape, row: Row) -> Claim:
         due_key=due or "",
         payload=decoded(body) if body is not None and shape.columns[shape.body or ""].base in JSON else body,
         payload_text=body,
-        columns=dict(zip(shape.carried, texts[keys + 1 :], strict=True)),
+        columns=columns,
     )
 
 

@@ -11,10 +11,12 @@ from soloist.adapters.postgres.column_sql import NOW
 from soloist.adapters.postgres.mapped_sql import AND, Shape
 from soloist.domain.queue_tables import OutcomeBy
 
+MOST_AT_ONCE = 500
+
 
 def sweep(shape: Shape) -> Composable:
-    """Looks through the next 500 rows after a key and removes what is no claim's and of no use: its row is gone, or waits
-    no more, or is due at another time. Gives the last key it looked at (null: it was through) and how many went."""
+    """Looks through the next rows after a key and removes what is no claim's and of no use: its row is gone, or waits no
+    more, or is due at another time. Gives the last key it looked at (null: it is through) and how many went."""
     texts = [SQL("substr(w.key, {})").format(sql.Literal(len(f"{shape.source}:") + 1))]
     if len(shape.table.id) > 1:
         texts = [
@@ -25,13 +27,14 @@ def sweep(shape: Shape) -> Composable:
         waits.append(SQL("{} IS NOT DISTINCT FROM w.due").format(shape.due("q")))
     return SQL(
         "WITH looked AS MATERIALIZED (SELECT w.key, (SELECT true FROM {relation} AS q WHERE {where} LIMIT 1) AS waits"
-        " FROM soloist.claims AS w WHERE w.key > %(after)s AND w.key < {end} ORDER BY w.key LIMIT 500),"
+        " FROM soloist.claims AS w WHERE w.key > %(after)s AND w.key < {end} ORDER BY w.key LIMIT {most}),"
         " gone AS (DELETE FROM soloist.claims AS k WHERE k.key = ANY (ARRAY(SELECT l.key FROM looked AS l WHERE l.waits IS NULL))"
         " AND (k.fence IS NULL OR k.held_until <= {now}) RETURNING k.key)"
-        " SELECT (SELECT max(key) FROM looked), (SELECT count(*) FROM gone)"
+        " SELECT (SELECT max(key) FROM looked HAVING count(*) = {most}), (SELECT count(*) FROM gone)"
     ).format(
         relation=shape.relation,
         where=AND.join([shape.match("q", texts), *waits]),
         end=sql.Literal(f"{shape.source};"),
         now=NOW,
+        most=sql.Literal(MOST_AT_ONCE),
     )
