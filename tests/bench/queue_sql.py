@@ -10,6 +10,7 @@ with the claim of batch k + 1. Each figure is the median of the rounds; a ratio 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import statistics
 import sys
@@ -19,7 +20,11 @@ from typing import Any, Protocol
 
 import psycopg
 
+from soloist.adapters.postgres.database import Database as Adapted
+from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
 from soloist.adapters.postgres.migrate import migrate
+from soloist.adapters.postgres.url import database_url
+from soloist.domain.claims import Claim, Done
 from tests.postgres.server import Database, Postgres
 
 BATCH = 500
@@ -113,6 +118,30 @@ class Managed:
         connection.execute("TRUNCATE soloist.work_items")
 
 
+class Rows(Managed):
+    """The same by the worker's own adapter, on an event loop: batch k is settled while batch k + 1 is claimed."""
+
+    def install(self, database: Database) -> None:
+        super().install(database)
+        self.url = database_url(database.dsn())
+
+    def drain(self, connection: psycopg.Connection[Any]) -> int:
+        return asyncio.run(self.drained())
+
+    async def drained(self) -> int:
+        database, count = Adapted(self.url), 0
+        rows = ManagedRows(database, ManagedQueue(name="default", worker="worker-1"), boottime=time.monotonic)
+        claims: list[Claim] = []
+        while True:
+            settled = asyncio.create_task(rows.settle([Done(claim=claim) for claim in claims]))
+            claims = await rows.claim(BATCH)
+            await settled
+            count += len(claims)
+            if not claims:
+                await database.close()
+                return count
+
+
 def enqueue_rate(queue: Queue, connection: psycopg.Connection[Any], rows: int) -> float:
     batches = [[json.dumps({"n": i, "t": 0.0}) for i in range(start, start + 1000)] for start in range(0, rows, 1000)]
     queue.empty(connection)
@@ -148,7 +177,7 @@ def pinned_rate(queue: Queue, connection: psycopg.Connection[Any], snapshot: Cal
 
 
 def measure(server: Postgres, rounds: int, rows: int) -> dict[str, dict[str, list[float]]]:
-    queues: dict[str, Queue] = {"raw": Raw(), "managed": Managed()}
+    queues: dict[str, Queue] = {"raw": Raw(), "managed": Managed(), "rows": Rows()}
     found: dict[str, dict[str, list[float]]] = {name: {"enqueue": [], "drain": [], "pinned": []} for name in queues}
     places = {name: server.create_database(f"bench_{name}") for name in queues}
     for name, queue in queues.items():
@@ -191,6 +220,7 @@ def main() -> int:
         "drain_managed_ratio": round(ratio(found, "managed", "drain"), 2),
         "drain_pinned_ratio": round(ratio(found, "managed", "pinned"), 2),
         "enqueue_ratio": round(ratio(found, "managed", "enqueue"), 2),
+        "drain_rows_ratio": round(ratio(found, "rows", "drain"), 2),
         "sql_managed_per_s": round(statistics.median(found["managed"]["drain"])),
     }
     print(json.dumps(figures))

@@ -21,7 +21,11 @@ from psycopg.pq import TransactionStatus
 
 from soloist.domain.errors import TransientError
 
-Connection = psycopg.AsyncConnection[Any]
+
+class Connection(psycopg.AsyncConnection[Any]):
+    """``bound`` is the statement_timeout of its session, in seconds; 0 where it has none of ours."""
+
+    bound: float = 0.0
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
 """One database: its connections, what every statement on it is bound by, and its failures as errors of ours.
 
-On the main path a statement is a transaction of its own, in one round trip, and leaves nothing behind in the session, so
-a transaction pooler may lie in between. What it is bound by goes ahead of it in the same round trip and ends with it:
-``statement_timeout``, and the search path where the URL names a schema. Should the server not answer at all, the socket
-is shut a little later, and the caller hears of that instead of waiting on.
+On the main path a statement is a transaction of its own, in one round trip. What it is bound by (``statement_timeout``,
+and the search path where the URL names a schema) is the session's where that is known to be ours alone. Behind a pooler
+it goes ahead of the statement in the same round trip and ends with it, so nothing is left in somebody else's session.
+Should the server not answer at all, the socket is shut a little later, and the caller hears of that instead of waiting on.
 
 Renewals have a connection of their own (unless the URL allows one in all), since a claim that is renewed too late is lost
 for no reason. Databases share nothing, so one that is down stops its own queues only.
@@ -26,8 +26,8 @@ from soloist.domain.errors import TransientError
 Values = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
 
-_BOUND = b"SELECT pg_catalog.set_config('statement_timeout', %s, true)"
-_BOUND_AND_PATH = _BOUND + b", pg_catalog.set_config('search_path', pg_catalog.quote_ident(%s), true)"
+_BOUND = b"SELECT pg_catalog.set_config('statement_timeout', %s, %s)"
+_BOUND_AND_PATH = _BOUND + b", pg_catalog.set_config('search_path', pg_catalog.quote_ident(%s), %s)"
 # The server is to be the first to give up: it then says so, and the connection can be used again.
 GRACE = 2.0
 
@@ -58,6 +58,9 @@ class Database:
         connections = self._renewals if renewal else self._main
         async with self._speaking(connections, seconds + GRACE) as connection:
             cursor = connection.cursor(binary=True)
+            if connection.bound == seconds and ahead is None:
+                await cursor.execute(query, values)
+                return await cursor.fetchall()
             async with connection.pipeline():
                 await self._bind(connection, seconds)
                 if ahead is not None:
@@ -83,12 +86,13 @@ class Database:
         await self._main.close()
         await self._renewals.close()
 
-    async def _bind(self, connection: Connection, seconds: float) -> None:
+    async def _bind(self, connection: Connection, seconds: float, *, local: bool = True) -> None:
+        """For the rest of the transaction, or of the session."""
         timeout = str(round(seconds * 1000))
         if self.url.schema is None:
-            await connection.execute(_BOUND, (timeout,))
+            await connection.execute(_BOUND, (timeout, local))
         else:
-            await connection.execute(_BOUND_AND_PATH, (timeout, self.url.schema))
+            await connection.execute(_BOUND_AND_PATH, (timeout, local, self.url.schema, local))
 
     @asynccontextmanager
     async def _speaking(self, connections: Connections, seconds: float) -> AsyncIterator[Connection]:
@@ -124,9 +128,12 @@ class Database:
         try:
             # Around psycopg's own limit, which holds for each address and leaves out the look-up of names.
             async with asyncio.timeout(self.url.connect_timeout * hosts + GRACE):
-                connection = await psycopg.AsyncConnection.connect(autocommit=True, prepare_threshold=None, **settings)
-                if self.url.prepared and await _direct(connection):
-                    connection.prepare_threshold, connection.prepared_max = 5, self.url.prepared
+                connection = await Connection.connect(autocommit=True, prepare_threshold=None, **settings)
+                if not self.url.pooler and await _direct(connection):
+                    await self._bind(connection, self.url.statement_timeout, local=False)
+                    connection.bound = self.url.statement_timeout
+                    if self.url.prepared:
+                        connection.prepare_threshold, connection.prepared_max = 5, self.url.prepared
                 return connection
         except TimeoutError:
             raise TransientError(

@@ -21,6 +21,7 @@ from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled,
 
 MOST_AT_ONCE = 500
 Start = tuple[datetime, int, int]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +116,8 @@ def _claim_of(row: Row) -> Claim:
         tries=tries,
         reclaims=reclaims,
         priority=priority,
-        due=due.replace(tzinfo=UTC),
-        due_key=f"{due.isoformat()}Z",
+        due=_EPOCH + timedelta(microseconds=due),
+        due_key=str(due),
         unique_key=unique_key,
         payload=decoded(payload),
         payload_text=payload,
@@ -126,7 +127,8 @@ def _claim_of(row: Row) -> Claim:
 def _behind(rows: Sequence[Row]) -> Start:
     """Where the next claim may start: due time, id and priority of the last row of the least urgent priority that came."""
     least = max(row[5] for row in rows)
-    return max((row[6], row[0], least) for row in rows if row[5] == least)
+    due, key = max((row[6], row[0]) for row in rows if row[5] == least)
+    return _EPOCH + timedelta(microseconds=due), key, least
 
 
 def _keys(claims: Sequence[Claim]) -> dict[str, Any]:

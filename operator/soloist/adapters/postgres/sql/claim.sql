@@ -1,6 +1,9 @@
 SELECT
-    c.id, c.fence, c.attempt, c.tries, c.reclaims, c.priority, c.due_at AT TIME ZONE 'UTC', c.unique_key, c.payload::text
+    c.id, c.fence, c.attempt, c.tries, c.reclaims, c.priority,
+    -- In microseconds, and not before the first time that every client can say.
+    (extract(epoch FROM greatest(c.due_at, '0001-01-03 00:00:00+00')) * 1000000)::bigint,
+    c.unique_key, c.payload::text
 FROM soloist.claim(
-    %(queue)s, %(most)s, %(lease)s, %(worker)s, %(max_reclaims)s, %(hold)s, %(after_due)s::timestamp AT TIME ZONE 'UTC', %(after_id)s,
+    %(queue)s, %(most)s, %(lease)s, %(worker)s, %(max_reclaims)s, %(hold)s, %(after_due)s, %(after_id)s,
     %(after_priority)s
 ) AS c
