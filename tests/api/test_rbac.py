@@ -25,6 +25,7 @@ pytestmark = pytest.mark.cluster
 
 RIGHTS = Path(__file__).parents[2] / "manifests" / "rbac" / "controller.yaml"
 ACCOUNT = "system:serviceaccount:soloist:soloist"
+NOWHERE = "postgresql://soloist@127.0.0.1:1/backend"
 Right = tuple[str, str, str]
 
 POD = {"restartPolicy": "Never", "containers": [{"name": "report", "image": "busybox"}]}
@@ -43,7 +44,7 @@ class Stage:
         cluster.api().create("/api/v1/namespaces", {"metadata": {"name": "work"}})
         binding = ("rolebinding", "soloist-keys", "--clusterrole=soloist-keys", "--serviceaccount=soloist:soloist")
         self.work.kubectl("create", *binding)
-        secret = {"metadata": {"name": "backend"}, "data": {"token": base64.b64encode(b"s3cret-word").decode()}}
+        secret = {"metadata": {"name": "backend"}, "data": {"token": encoded("s3cret-word"), "uri": encoded(NOWHERE)}}
         cluster.api().create(self.work.path("secrets"), secret)
         self.installation = Namespace(name="soloist", cluster=cluster)
         self.kubelet = Kubelet(self.installation)
@@ -86,6 +87,10 @@ class Stage:
                 yield right, event["responseStatus"]["code"]
 
 
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
 def granted() -> set[Right]:
     rules = [rule for doc in yaml.safe_load_all(RIGHTS.read_text()) for rule in doc.get("rules", ())]
     return {
@@ -113,6 +118,8 @@ def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: S
     stage.job("slow", http={"url": backend.url("/slow")})
     stage.job("ca", http={"url": backend.url("/ca").replace("http:", "https:"), "tls": CA})
     stage.job("report", job=JOB)
+    stage.job("expire", sql={"databaseRef": {"secretName": "backend", "key": "uri"}, "statement": "SELECT 1"})
+    stage.job("digest", enqueue={"workQueue": "emails"})
     stage.start("a")
     received = backend.wait(3, path="/sweep", timeout=60)
     assert {seen.header("Authorization") for seen in received} == {"s3cret-word"}

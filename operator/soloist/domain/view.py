@@ -253,6 +253,8 @@ def _deleted(view: View, entry: Entry, held: Standing) -> Standing:
     over = seen or (known.settled is not None and not known.settled.held)
     if over or (view.mine(entry) and not known.launched):
         return Standing.OVER
+    if the_ledger_tells(entry) and known.launched and known.cancelled is not None:
+        return Standing.OVER  # a transaction of our own, which was ended with its connection
     if a_job_tells(entry) and entry.lease == view.lease:
         return Standing.OVER if known.cancelled is not None else Standing.HELD
     return held
