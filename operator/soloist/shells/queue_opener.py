@@ -14,11 +14,11 @@ from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.installation import installation
 from soloist.adapters.postgres.lookup import EndpointLookup
 from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.adapters.postgres.mapped_opening import open_mapped
 from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import Sealed
-from soloist.domain.errors import PermanentError
 from soloist.domain.queue_name import QueueName
-from soloist.domain.queue_spec import AfterCrash, DatabaseRef, HttpDelivery, Lookup, ManagedTable, QueueSpec
+from soloist.domain.queue_spec import AfterCrash, DatabaseRef, HttpDelivery, Lookup, MappedTable, QueueSpec
 from soloist.loops.row_ports import Rows
 
 ReadUrl = Callable[[QueueName, DatabaseRef], Awaitable[Sealed]]
@@ -72,7 +72,7 @@ class Opener:
         async with AsyncExitStack() as stack:
             database = self._databases.take(url, stack)
             home = await installation(database)
-            rows = self._rows(name, spec, database)
+            rows = await self._rows(name, spec, database)
             deliverer = HttpDeliverer(
                 spec,
                 namespace=name.namespace,
@@ -83,18 +83,19 @@ class Opener:
             )
             return Opened(rows=rows, deliverer=deliverer, stack=stack.pop_all())
 
-    def _rows(self, name: QueueName, spec: QueueSpec, database: Database) -> Rows:
-        if not isinstance(spec.table, ManagedTable):
-            raise PermanentError(f"{name}: spec.table is not supported by this version of the worker: leave it out.")
+    async def _rows(self, name: QueueName, spec: QueueSpec, database: Database) -> Rows:
+        worker, boottime = self._worker, self._clock.boottime
+        if isinstance(spec.table, MappedTable):
+            return await open_mapped(database, str(name), spec, worker=worker, boottime=boottime)
         queue = ManagedQueue(
             name=str(name),
-            worker=self._worker,
+            worker=worker,
             lease=spec.lease,
             hold=spec.after_crash is AfterCrash.HOLD,
             max_reclaims=spec.max_reclaims,
             poll=spec.poll.most,
         )
-        return ManagedRows(database, queue, boottime=self._clock.boottime)
+        return ManagedRows(database, queue, boottime=boottime)
 
 
 def _find(spec: QueueSpec, database: Database) -> FindEndpoint | None:
@@ -106,4 +107,4 @@ def _find(spec: QueueSpec, database: Database) -> FindEndpoint | None:
 
 def _table(spec: QueueSpec) -> str:
     """Whose ids a row's id is one of: the queue's name is no part of it, since a table's ids are told apart by themselves."""
-    return "soloist.work_items" if isinstance(spec.table, ManagedTable) else str(spec.table.name)
+    return str(spec.table.name) if isinstance(spec.table, MappedTable) else "soloist.work_items"

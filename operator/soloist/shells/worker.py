@@ -150,6 +150,10 @@ class Worker:
         self._report.unusable(dict(found.invalid))
         self._queues.follow(found.valid)
 
+    def worked(self) -> int:
+        """How many queues are worked now, or are being opened."""
+        return len(self._queues.units)
+
     def _running(self, name: QueueName) -> int:
         unit = self._queues.units.get(name)
         return unit.running if unit is not None else 0
@@ -173,7 +177,7 @@ class Worker:
         return age < limit, f"WorkQueues were last heard of {age:.0f} s ago (limit {limit:.0f} s)"
 
     def _queues_are_known(self) -> tuple[bool, str]:
-        return self._found, f"{len(self._queues.units)} queues" if self._found else "the first list is not through"
+        return self._found, f"{self.worked()} queues" if self._found else "the first list is not through"
 
 
 def _own_name() -> str:
