@@ -202,6 +202,35 @@ def test_a_run_that_was_cut_off_while_the_database_is_away_is_known_once_it_is_b
         assert count == (1,)
 
 
+def test_a_database_that_is_away_costs_its_own_jobs_some_time_and_the_others_nothing(
+    crew: Crew, backend: Backend, fresh_postgres: Callable[..., Postgres]
+) -> None:
+    server = fresh_postgres()
+    database = server.create_database("away")
+    prepare(database)
+    secret(crew, database.dsn())
+    start(crew, "a", **CALM)
+    retry = {"maxAttempts": 50, "initialDelaySeconds": 1, "factor": 1}
+    crew.job("note", schedule="@every 2s", retry=retry, sql=sql(place="note"), **KEEP, **EVERY_TICK)
+    crew.job("call", schedule="@every 2s", http={"url": backend.url("/call")}, **KEEP, **EVERY_TICK)
+    until(lambda: ticks_noted(database, "note"), what="it is at it", timeout=30)
+    server.stop("immediate")
+
+    def retrying() -> list[Raw]:
+        return [run for run in crew.runs("note") if phase_of(run) == "Retrying"]
+
+    crew.wait(lambda: len(retrying()) >= 2, what="two ticks wait for another attempt")
+    assert {run["status"]["reason"] for run in retrying()} <= {"DatabaseUnavailable", "ConnectionLost"}
+    backend.wait(len(backend.received("/call")) + 2, path="/call", timeout=20)
+    server.start()
+    back = now()
+    through(crew, "note", back)
+    each_tick_is_there_once(crew, "note", partial(ticks_noted, database, "note"))
+    each_tick_is_there_once(
+        crew, "call", lambda: [str(s.header("Soloist-Scheduled-Time")) for s in backend.received("/call")]
+    )
+
+
 # What a person sees
 
 
