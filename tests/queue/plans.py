@@ -21,15 +21,17 @@ SWITCHES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One statement on the managed table."""
+    """One statement on the table."""
 
     query: str
     nodes: frozenset[str]
     buffers: int
 
 
-def explained(connection: Connection, query: str, values: Any = ()) -> list[Plan]:
-    """Runs it and gives the plans of the statements within that name the managed table."""
+def explained(
+    connection: Connection, query: Any, values: Any = (), *, table: str = "soloist.work_items", **options: Any
+) -> list[Plan]:
+    """Runs it and gives the plans of the statements within that name the table."""
     said: list[str] = []
     connection.execute("LOAD 'auto_explain'")
     for name, value in SWITCHES.items():
@@ -41,12 +43,12 @@ def explained(connection: Connection, query: str, values: Any = ()) -> list[Plan
 
     connection.add_notice_handler(keep)
     try:
-        connection.execute(query, values)
+        connection.execute(query, values, **options)
     finally:
         connection.remove_notice_handler(keep)
         connection.execute("SELECT set_config('auto_explain.log_min_duration', '-1', false)")
     plans = [json.loads(text) for text in said]
-    return [plan_of(plan) for plan in plans if "soloist.work_items" in plan["Query Text"]]
+    return [plan_of(plan) for plan in plans if table in plan["Query Text"]]
 
 
 def plan_of(said: dict[str, Any]) -> Plan:

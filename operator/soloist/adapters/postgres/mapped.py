@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_outcomes import MappedOutcomes
 from soloist.adapters.postgres.mapped_queue import MappedQueue
-from soloist.adapters.postgres.mapped_sql import BY_INDEX, CLAIM_BY_INDEX, Shape
+from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import composed
 from soloist.adapters.postgres.mapped_words import GivenUp, claim_of, rows_of
 from soloist.domain.claims import Claim, Parked, Settled, Verdict
@@ -73,7 +73,7 @@ class MappedRows:
 
     async def _claim(self, asked: int, without: Collection[str], after: str | None) -> list[Claim]:
         began = self._boottime()
-        statements = self._statements.claims
+        claims_of = self._statements.claims
         values = {
             "most": asked,
             "lease": self._queue.lease,
@@ -82,11 +82,12 @@ class MappedRows:
             "without": list(without),
         }
         self._claims += 1
-        rows = await self._database.fetch(statements[self._claims % len(statements)], values, ahead=CLAIM_BY_INDEX)
+        claim = claims_of[self._claims % len(claims_of)]
+        rows = await self._database.fetch(claim, values, ahead=self._statements.ahead)
         claims = sorted((claim_of(self._shape, row) for row in rows), key=_due)
         # The next one starts behind the last row of a full claim, so as not to walk again through what is finished but not
         # yet vacuumed. Of several statuses each has an end of its own, and none is kept.
-        ordered = len(statements) == 1 and self._shape.table.due_at is not None
+        ordered = len(claims_of) == 1 and self._shape.table.due_at is not None
         self._after = claims[-1].due_key if ordered and len(claims) == asked else None
         if after is None:
             # Counted from its end, and rarer where it takes long: at most a fifth of the time goes into it.

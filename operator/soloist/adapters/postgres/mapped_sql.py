@@ -24,12 +24,15 @@ NO_NUMBER = sql.SQL("NULL::pg_catalog.int8")
 COMMA, AND = sql.SQL(", "), sql.SQL(" AND ")
 
 # What the planner may not do, whatever its statistics say: they are taken while a table is full, or empty, and lie. Rows
-# are found by an index, in its order, and looked up one by one.
-CLAIM_PLANNER = b"""SELECT pg_catalog.set_config(s, 'off', true) FROM unnest(ARRAY[
-'enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'enable_nestloop', 'enable_mergejoin', 'jit']) AS s"""
-CLAIM_BY_INDEX = CLAIM_PLANNER.replace(b"SELECT", b"SELECT soloist.lift_fence(),", 1)
-BY_INDEX = b"""SELECT pg_catalog.set_config(s, 'off', true) FROM unnest(ARRAY[
-'enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS s"""
+# are found by an index, in its order, and looked up one by one; what a claim in the sidecar joins are two batches.
+_OFF = "SELECT pg_catalog.set_config(s, 'off', true) FROM unnest(ARRAY[{}, 'jit']) AS s"
+BY_INDEX = _OFF.format("'enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin'").encode()
+SIDECAR_CLAIM = _OFF.format(
+    "'enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'enable_nestloop', 'enable_mergejoin'"
+).encode()
+INLINE_CLAIM = _OFF.format(
+    "'enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'enable_hashjoin', 'enable_mergejoin'"
+).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from soloist.adapters.postgres.catalog import read_catalog
 from soloist.adapters.postgres.connections import Connection
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_opening import shape_of, table_of
-from soloist.adapters.postgres.mapped_sql import CLAIM_PLANNER, Shape
+from soloist.adapters.postgres.mapped_sql import Shape
 from soloist.adapters.postgres.mapped_statements import composed
 from soloist.domain.findings import Finding, Severity
 from soloist.domain.mapping_findings import mapping_findings
@@ -36,10 +36,11 @@ async def check_mapping(database: Database, name: str, spec: QueueSpec) -> list[
 
 async def explained(database: Database, shape: Shape) -> ClaimPlan:
     """What the planner makes of a claim of a hundred rows."""
-    claim = b"EXPLAIN (FORMAT JSON) " + composed(shape).claims[0]
+    statements = composed(shape)
+    claim = b"EXPLAIN (FORMAT JSON) " + statements.claims[0]
     async with database.transaction() as connection:
         free = await _plan(connection, claim)
-        await connection.execute(CLAIM_PLANNER)
+        await connection.execute(statements.planner)
         run = await _plan(connection, claim)
     reads = [
         read for part in _nodes(run) if str(part.get("Subplan Name", "")).startswith("CTE p") for read in _reads(part)
