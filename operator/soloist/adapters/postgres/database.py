@@ -129,11 +129,11 @@ class Database:
             # Around psycopg's own limit, which holds for each address and leaves out the look-up of names.
             async with asyncio.timeout(self.url.connect_timeout * hosts + GRACE):
                 connection = await Connection.connect(autocommit=True, prepare_threshold=None, **settings)
-                if not self.url.pooler and await _direct(connection):
-                    await self._bind(connection, self.url.statement_timeout, local=False)
-                    connection.bound = self.url.statement_timeout
-                    if self.url.prepared:
-                        connection.prepare_threshold, connection.prepared_max = 5, self.url.prepared
+                try:
+                    await self._make_ours(connection)
+                except BaseException:
+                    await connection.close()
+                    raise
                 return connection
         except TimeoutError:
             raise TransientError(
@@ -141,6 +141,15 @@ class Database:
             ) from None
         except psycopg.Error as error:
             raise TransientError(f"{self.name} cannot be reached: {first_line(error)}.", sent=False) from error
+
+    async def _make_ours(self, connection: Connection) -> None:
+        """Sets up a session that nobody else can come by."""
+        if self.url.pooler or not await _direct(connection):
+            return
+        await self._bind(connection, self.url.statement_timeout, local=False)
+        connection.bound = self.url.statement_timeout
+        if self.url.prepared:
+            connection.prepare_threshold, connection.prepared_max = 5, self.url.prepared
 
 
 async def _direct(connection: Connection) -> bool:
