@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -130,5 +131,33 @@ def test_the_ledger_that_was_recorded_is_asked_whatever_the_spec_says_by_now() -
             (order,) = [order for order in launcher.launched if order.run_name == run]
             assert isinstance(order.action, SqlAction)
             assert ledger_of(order.action) == "secret/second/uri"
+
+    play(scene)
+
+
+def test_a_server_that_drops_the_ledger_is_named_and_nothing_is_launched_by_it() -> None:
+    """CRDs older than the controller; whoever leads next could not ask, and would have to guess."""
+
+    async def scene() -> None:
+        stage, launcher = make("sweep")
+        stage.store.watchers.clear()
+        answer, writes = stage.store.write_job_status, []
+
+        async def pruned(*args: Any, **keys: Any) -> Any:
+            writes.append(args)
+            written = await answer(*args, **keys)
+            for entry in written.obj["status"].get("active", ()):
+                entry.pop("ledger", None)
+            return written
+
+        stage.store.write_job_status = pruned  # type: ignore[method-assign]
+        begin(stage)
+        await stage.until(lambda: stage.notes.in_the_way)
+        seen = len(writes)
+        await asyncio.sleep(1.0)
+        reason, message = stage.notes.in_the_way[0]
+        assert (reason, "status.active[].ledger" in message) == ("CrdsTooOld", True)
+        assert len(writes) <= seen + 3
+        assert launcher.launched == []
 
     play(scene)
