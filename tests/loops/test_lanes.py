@@ -79,3 +79,13 @@ def test_an_action_is_urgent_until_it_is_done_or_long_enough_on_its_way(monkeypa
         return said
 
     assert asyncio.run(scene()) == ["short one done", "after the short one", "beside the long one"]
+
+
+def test_who_is_about_to_launch_does_not_stand_behind_the_launches_of_others() -> None:
+    async def scene() -> bool:
+        roads = Lanes(1)
+        with roads.urgent():
+            async with roads.patient(hurry=True):
+                return True
+
+    assert asyncio.run(asyncio.wait_for(scene(), lanes.PATIENCE / 2))

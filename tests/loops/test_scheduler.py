@@ -153,6 +153,24 @@ def test_each_tick_is_launched_once_and_accounted_for() -> None:
     play(scene)
 
 
+def test_history_is_not_trimmed_between_a_record_and_its_launch() -> None:
+    """A record lets the run before it go; to delete that there and then would hold up the launch."""
+
+    async def scene() -> None:
+        stage = Stage("sweep", spec={**SPEC, "successfulRunsHistoryLimit": 0})
+        done: list[str] = []
+        stage.store.before = done.append
+        stage.notes.launched = lambda *_: done.append("launch")  # type: ignore[attr-defined]
+        begin(stage)
+        await stage.until(lambda: done.count("delete_run") >= 3)
+        for number, call in enumerate(done):
+            if call == "delete_run":
+                before = [each for each in done[:number] if each in ("write_job_status", "launch")]
+                assert before[-1] == "launch", "deleted before what was recorded had been launched"
+
+    play(scene)
+
+
 @pytest.mark.parametrize("call", ["create_run", "write_job_status", "write_run_status"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_write_that_fails_or_whose_reply_is_lost_launches_nothing_twice(call: str, when: str) -> None:

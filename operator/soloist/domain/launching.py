@@ -33,6 +33,11 @@ def launchable(view: View) -> Iterator[Run]:
     yield from sorted((run for entry, run in runs if has_right(view, entry, run)), key=lambda run: run.order)
 
 
+def is_imminent(view: View) -> bool:
+    """A run is recorded and its instant is still to come: nothing may hold this job up meanwhile."""
+    return any(view.now < launch_at(view, run) for run in launchable(view))
+
+
 def launch(view: View) -> Step | None:
     """Recorded runs at their instants: still wanted, and the gate open."""
     for run in launchable(view):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypedDict
 
-from soloist.domain import adoption, conditions
+from soloist.domain import adoption, conditions, launching
 from soloist.domain.actions import FailedKnown, Succeeded, UnknownOutcome
 from soloist.domain.gate import Standing
 from soloist.domain.instants import parse_time
@@ -25,6 +25,10 @@ RIDES_FOR = timedelta(seconds=61)
 
 SETTLES_IN = timedelta(seconds=2)
 """Otherwise this long after it, so that runs which end together share a write."""
+
+
+SPARE = 10
+"""Finished runs above a history limit that may wait until the next launch is through."""
 
 
 class Riding(TypedDict):
@@ -178,8 +182,10 @@ def _flush_moments(view: View) -> Iterator[datetime]:
 def trim(view: View) -> Step | None:
     """History limits: the oldest finished runs that have left ``active``. The watermark remembers them.
 
-    Runs that were never launched are counted by themselves, so that no failure gives way to them.
+    Runs that were never launched are counted by themselves, so that no failure gives way to them. The moment before a launch
+    is no time for it, but a job that is always about to launch is trimmed all the same.
     """
+    spare = SPARE if launching.is_imminent(view) else 0
     finished = [r for r in view.runs if r.phase.final and view.job.entry(r.uid) is None and not r.deleting]
     ours = sorted(
         (r for r in finished if r.lease in (None, view.lease)), key=lambda r: (r.completed or r.created, r.uid)
@@ -189,7 +195,7 @@ def trim(view: View) -> Step | None:
     bad = [run for run in ours if run.phase is not Phase.SUCCEEDED and run not in idle]
     limits = ((good, view.spec.successful_history), (bad, view.spec.failed_history), (idle, view.spec.failed_history))
     for runs, limit in limits:
-        if len(runs) > limit:
+        if len(runs) > limit + spare:
             return DeleteRun(run=runs[0])
     return None
 

@@ -4,6 +4,7 @@ A write whose reply is lost raises ``TransientError``, one that is refused for n
 back, and the rules decide anew.
 """
 
+from soloist.domain import launching
 from soloist.domain.steps import (
     Cancel,
     CreateRun,
@@ -39,7 +40,7 @@ class Effects:
                 with self._lanes.urgent():
                     await self._runs.create(view, step, lease_uid)
             case WriteJob(add=()):
-                async with self._lanes.patient():
+                async with self._lanes.patient(hurry=launching.is_imminent(view)):
                     await self._jobs.write(view, step)
             case WriteJob():
                 with self._lanes.urgent():
@@ -51,7 +52,7 @@ class Effects:
                 with self._lanes.urgent():
                     await self._runs.take_over(view, step.run)
             case WriteRun():
-                async with self._lanes.patient():
+                async with self._lanes.patient(hurry=launching.is_imminent(view)):
                     await self._runs.settle(view, step)
             case Prepare():
                 await self._runs.prepare(view, step.run)
@@ -60,5 +61,5 @@ class Effects:
             case Inspect():
                 self._acting.inspect(view, step.run)
             case DeleteRun():
-                async with self._lanes.patient():
+                async with self._lanes.patient(hurry=launching.is_imminent(view)):
                     await self._runs.delete(view, step.run)

@@ -45,8 +45,15 @@ class Lanes:
         effect.add_done_callback(leave)
 
     @asynccontextmanager
-    async def patient(self) -> AsyncIterator[None]:
-        """Waits side by side with others of its kind: each is held up for ``PATIENCE`` at the most, not all in turn."""
+    async def patient(self, *, hurry: bool = False) -> AsyncIterator[None]:
+        """Waits side by side with others of its kind: each is held up for ``PATIENCE`` at the most, not all in turn.
+
+        ``hurry``: whoever asks is itself about to launch, and would be late for that if it stood here.
+        """
+        if hurry:
+            with self.urgent():
+                yield
+            return
         loop = asyncio.get_running_loop()
         limit = loop.time() + PATIENCE
         while True:
