@@ -198,6 +198,10 @@ class Crew:
 
     # Books
 
+    def served(self, queue: str = "q") -> int:
+        """Requests that have no answer yet."""
+        return sum(each.ended_boot is None for each in self.backend.received(f"/{queue}"))
+
     def received(self, queue: str = "q") -> dict[int, list[Received]]:
         """The requests for each row, by its number, in the order of their arrival."""
         found: dict[int, list[Received]] = defaultdict(list)

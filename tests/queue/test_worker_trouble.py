@@ -1,0 +1,254 @@
+"""What is wrong around a worker stays where it is: databases that stop, queues that hang, fail, or cannot be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from soloist.adapters.postgres.migrate import migrate
+from tests.cluster.children import until
+from tests.cluster.proxy import TcpProxy
+from tests.postgres.pooler import PgBouncer
+from tests.postgres.server import Postgres
+from tests.queue.workers import Crew, Worker
+
+LEASE = 5
+pytestmark = pytest.mark.slow
+MODULES = """
+import asyncio, os, signal, sys
+from soloist.shells.worker import Worker
+from soloist.shells.worker_settings import load
+async def main():
+    worker = Worker(load({}, os.environ))
+    async def look():
+        while worker.worked() < 1:
+            await asyncio.sleep(0.05)
+        print("\\n".join(sys.modules))
+        os.kill(os.getpid(), signal.SIGTERM)
+    looking = asyncio.create_task(look())
+    await worker.main()
+asyncio.run(main())
+"""
+
+
+def total(workers: list[Worker], name: str, **labels: str) -> float:
+    return sum(worker.metric(name, **labels) for worker in workers)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_lost_reply_to_an_outcome_is_no_second_delivery(crew: Crew, workers: int) -> None:
+    with TcpProxy(crew.database.server.port) as proxy:
+        crew.queue(leaseSeconds=10, dsn=crew.database.dsn(port=proxy.port), concurrency={"perWorker": 32})
+        crew.backend.rule(delay=0.1)
+        members = [crew.ready(f"w{number}") for number in range(workers)]
+        crew.fill(1000)
+        for _ in range(3):
+            before = len(crew.backend.received("/q"))
+            until(lambda before=before: len(crew.backend.received("/q")) > before + 60, what="at it", timeout=60)
+            # What they send takes effect, and they never hear of it: at least the outcome of each that is under way.
+            proxy.hold_replies()
+            until(lambda: not crew.served(), what="every delivery has ended", timeout=30)
+            proxy.cut()
+            proxy.forward()
+        crew.until_empty()
+        found = crew.audit(1000)
+    again = sum(len(requests) - 1 for requests in found.values())
+    assert again <= 3 * workers * 32, "only claims whose own reply was lost came again"
+    assert total(members, "soloist_queue_outcomes_unanswered_total") > 0, "and they say that they cannot know"
+    assert total(members, "soloist_queue_claims_lost_total") == 0
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_server_that_crashes_and_comes_back_loses_and_doubles_nothing(
+    crew: Crew, fresh_postgres: Callable[..., Postgres], workers: int
+) -> None:
+    server = fresh_postgres()
+    crew.database = server.create_database("rough")
+    migrate(crew.database.dsn())
+    crew.note_accepted()
+    crew.queue(leaseSeconds=30, concurrency={"perWorker": 32 // workers})
+    crew.backend.rule(delay=0.2)
+    members = [crew.ready(f"w{number}") for number in range(workers)]
+    crew.fill(1000)
+    for _ in range(2):
+        before = len(crew.backend.received("/q"))
+        until(lambda before=before: len(crew.backend.received("/q")) > before + 100, what="at it", timeout=60)
+        server.restart("immediate")
+    crew.until_empty()
+    found = crew.audit(1000)
+    assert sum(len(requests) - 1 for requests in found.values()) <= 2 * 32, (
+        "what was known to be done was not done again"
+    )
+    assert all(worker.process.alive() for worker in members)
+    assert total(members, "soloist_queue_errors_total") > 0
+
+
+def test_behind_a_transaction_pooler_that_is_killed_nothing_is_lost(crew: Crew, postgres: Postgres) -> None:
+    with PgBouncer(postgres) as pooler:
+        crew.queue(
+            leaseSeconds=30, dsn=pooler.dsn(crew.database.name) + "?pgbouncer=true", concurrency={"perWorker": 16}
+        )
+        crew.backend.rule(delay=0.1)
+        members = [crew.ready(f"w{number}") for number in range(2)]
+        crew.fill(600)
+        crew.backend.wait(100)
+        pooler.kill()
+        pooler.start()
+        crew.until_empty()
+        crew.audit(600)
+        assert total(members, "soloist_queue_open") == 2
+
+
+def test_a_queue_that_hangs_and_one_that_always_fails_leave_a_healthy_one_alone(crew: Crew) -> None:
+    crew.backend.rule("/hangs", hang=True)
+    crew.backend.rule("/fails", status=500)
+    for name in ("hangs", "fails", "healthy"):
+        crew.queue(name, retry={"schedule": ["1s"], "jitter": 0, "maxAttempts": 2})
+    for name in ("hangs", "fails"):
+        crew.fill(500, name)
+    worker = crew.ready("w", queues=3)
+    until(lambda: len(crew.backend.received("/hangs")) >= 64, what="all slots of one hang", timeout=30)
+    late = []
+    for number in range(20):
+        crew.fill(1, "healthy", due_in=0.5, first=number)
+        due = crew.ask("SELECT max(due_at) FROM soloist.work_items WHERE queue = 'default/healthy'")
+        (request,) = crew.backend.wait(
+            1, path="/healthy", when=lambda each, number=number: json.loads(each.body)["n"] == number
+        )
+        late.append((request.at - due).total_seconds())
+    print(f"picked up {min(late):.3f} to {max(late):.3f} s after their time")
+    assert min(late) >= 0
+    assert sorted(late)[10] <= 0.25 + 0.1
+    until(lambda: crew.dead("fails") == 500, what="the failing ones are given up", timeout=60)
+    assert crew.left("healthy") == 0
+    assert worker.ask("/healthz")[0] == worker.ask("/readyz")[0] == 200
+    worker.terminate()
+    assert worker.gone() == 0
+    assert crew.claimed() == 0
+    assert crew.left("fails") == 0
+
+
+def test_one_of_two_databases_that_is_down_stops_its_own_queue_and_says_so(
+    crew: Crew, fresh_postgres: Callable[..., Postgres]
+) -> None:
+    server = fresh_postgres()
+    other = server.create_database("other")
+    migrate(other.dsn())
+    crew.queue("here")
+    crew.queue("there", dsn=other.dsn())
+    worker = crew.ready("w", queues=2)
+    server.stop("immediate")
+    crew.fill(50, "here")
+    crew.until_empty("here")
+    until(
+        lambda: worker.metric("soloist_queue_errors_total", queue="there", where="claim"), what="it is told", timeout=30
+    )
+    assert worker.metric("soloist_queue_errors_total", queue="here") == 0
+    assert any(
+        line["queue"] == "there" and "other at 127.0.0.1" in line["error"] for line in worker.said("error survived")
+    )
+    assert worker.ask("/healthz")[0] == 200, "a restart would mend nothing"
+    server.start()
+    with other.connect() as connection:
+        connection.execute("SELECT soloist.enqueue('default/there', '{\"n\": 0}')")
+    crew.backend.wait(1, path="/there")
+
+
+def test_a_queue_that_cannot_be_worked_says_why_without_its_password_and_the_others_go_on(crew: Crew) -> None:
+    empty = crew.database.server.create_database("nothing_in_it")
+    secret = "sesame-opens-it"
+    crew.queue("fine")
+    crew.queue("empty", dsn=empty.dsn().replace("postgres@", f"postgres:{secret}@"))
+    crew.queue("typo", dsn=f"postgresql://postgres:{secret}@127.0.0.1:1/x?conection_limit=3")
+    crew.queue("lost", dsn=f"postgresql://postgres:{secret}@127.0.0.1:1/x")
+    crew.queue("wrong", leaseSeconds=3)
+    crew.queue("nosecret")
+    del crew.documents["db-nosecret"]
+    crew.write()
+    worker = crew.ready("w")
+    crew.fill(5, "fine")
+    crew.until_empty("fine")
+    until(
+        lambda: len({line["queue"] for line in worker.said("error survived")}) == 4, what="four are told of", timeout=30
+    )
+    errors = {line["queue"]: line["error"] for line in worker.said("error survived")}
+    assert "the schema soloist is not there: run soloist migrate on it" in errors["empty"]
+    assert '"conection_limit", which is not known: write connection_limit' in errors["typo"]
+    assert "cannot be reached" in errors["lost"]
+    assert "Secret default/db-nosecret is in none of the files" in errors["nosecret"]
+    (invalid,) = worker.said("spec cannot be used")
+    assert (invalid["queue"], invalid["field"]) == ("wrong", "spec.leaseSeconds")
+    assert secret not in worker.process.log.read_text()
+    crew.database.server.drop_database("nothing_in_it")
+
+
+def test_the_manifest_may_change_at_any_time(crew: Crew) -> None:
+    crew.queue("a")
+    worker = crew.ready("w")
+    crew.queue("b")
+    crew.fill(10, "b")
+    crew.until_empty("b")
+    crew.queue("a", suspend=True)
+    until(lambda: worker.metric("soloist_queue_open", queue="a") == 0, what="a is worked no more", timeout=20)
+    crew.fill(10, "a")
+    crew.manifest.write_text("half: [a manifest")
+    worker.wait_until_it_says("files not taken")
+    crew.fill(10, "b", first=10)
+    crew.until_empty("b")
+    assert crew.left("a") == 10, "suspended, and it stays so"
+    crew.queue("a")
+    crew.until_empty("a")
+    del crew.documents["b"]
+    crew.write()
+    until(lambda: worker.metric("soloist_queue_open", queue="b") == 0, what="b is gone", timeout=20)
+    assert crew.claimed() == 0
+
+
+def test_a_manifest_that_cannot_be_read_at_the_start_ends_it_with_a_sentence(crew: Crew, tmp_path: Path) -> None:
+    crew.manifest.write_text("password: [sesame")
+    worker = crew.start("w")
+    assert worker.gone() == 2
+    said = worker.process.log.read_text()
+    assert f"{crew.manifest}, line 1: this cannot be read as YAML: mend it." in said.replace("\n", " ")
+    assert "sesame" not in said
+
+
+def test_a_worker_whose_claim_loop_hangs_is_unwell_but_one_that_is_busy_is_not(crew: Crew) -> None:
+    crew.queue(concurrency={"perWorker": 1})
+    crew.backend.rule(hang=True)
+    crew.fill(3)
+    worker = crew.ready("w")
+    crew.backend.wait(1)
+    status, page = worker.ask("/healthz")
+    assert (status, "1 queues go round" in page) == (200, True)
+    assert worker.metric("soloist_queue_in_flight") == 1
+
+
+def test_a_worker_is_small_and_imports_neither_kopf_nor_the_asyncio_client(crew: Crew) -> None:
+    crew.queue()
+    env = {**os.environ, "SOLOIST_FILE": str(crew.manifest), "SOLOIST_HEALTH_PORT": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", MODULES], env=env, capture_output=True, text=True, timeout=60, check=True
+    )
+    modules = set(done.stdout.splitlines())
+    assert "soloist.adapters.postgres.managed" in modules
+    assert {name.partition(".")[0] for name in modules} & {"kopf", "kubernetes"} == set()
+    worker = crew.ready("w")
+    crew.fill(2000)
+    crew.until_empty()
+    print(f"{worker.resident_mb():.0f} MB resident")
+    assert worker.resident_mb() <= 90
+
+
+def test_the_parent_ends_as_its_child_did(crew: Crew) -> None:
+    crew.queue()
+    worker = crew.ready("w")
+    os.kill(worker.child(), signal.SIGKILL)
+    assert worker.gone() == 128 + signal.SIGKILL
