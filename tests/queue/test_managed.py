@@ -108,6 +108,8 @@ def test_many_are_enqueued_at_once_less_those_whose_key_is_there(connection: Con
         ("soloist.claim('q', 501)", "n is 501, and a claim takes 1 to 500 rows"),
         ("soloist.claim('q', 0)", "n is 0, and"),
         ("soloist.claim('q', NULL)", "n is <NULL>, and"),
+        ("soloist.settle('{1}', '{1}', '{done}', NULL, NULL)", "outcomes holds something else than {Done,Failed,PutBack,"),
+        ("soloist.settle('{1}', '{1}', '{NULL}', NULL, NULL)", "outcomes holds something else than"),
         ("soloist.claim('q', 1, '0 s')", "lease is 00:00:00, and has to be longer than nothing"),
         ("soloist.enqueue('', '{}')", "queue_is_named"),
         ("soloist.enqueue('q', '{}', priority => 4)", "priority_is_0_to_3"),
@@ -220,6 +222,7 @@ WRITES: dict[str, tuple[Any, ...]] = {
     "complete": (),
     "release": (),
     "fail": (["late"], [None]),
+    "settle": (["Interrupted"], ["late"], [None]),
 }
 
 

@@ -64,13 +64,15 @@ def test_rows_that_are_not_due_yet_do_not_slow_a_claim(connection: Connection) -
     assert_cheap(connection, CLAIM, ("nothing here", 10), "work_items_due")
 
 
-@pytest.mark.parametrize("verb", ["complete", "renew", "release", "fail"])
+@pytest.mark.parametrize("verb", ["complete", "renew", "release", "fail", "settle"])
 def test_outcomes_find_their_rows_by_primary_key(connection: Connection, verb: str) -> None:
-    more = {"renew": ", '60 s'", "fail": ", %s::text[], %s::interval[]"}.get(verb, "")
+    failed = ", %s::text[], %s::interval[]"
+    more = {"renew": ", '60 s'", "fail": failed, "settle": f", %s::text[]{failed}"}.get(verb, "")
     for _ in range(6):
         rows = claim(connection, 10, queue="many")
         values: tuple[object, ...] = ([row.id for row in rows], [row.fence for row in rows])
-        values += (["x"] * 10, [None, "1 s"] * 5) if verb == "fail" else ()
+        values += (["Failed", "PutBack", "Done", "Interrupted", "Failed"] * 2,) if verb == "settle" else ()
+        values += (["x"] * 10, [None, "1 s"] * 5) if verb in {"fail", "settle"} else ()
         assert_cheap(connection, f"SELECT soloist.{verb}(%s, %s{more})", values, "work_items_pkey")
 
 

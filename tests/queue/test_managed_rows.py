@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from psycopg import sql
 import tests.queue.databases as databases
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.domain.claims import Done, Failed, PutBack
 from soloist.loops.row_ports import Rows
-from tests.contracts.rows import NOTHING, Body, Enter, Key, RowsFacts, Standing
+from tests.contracts.rows import ACCEPTED, LOST, NOTHING, REFUSED, Body, Enter, Key, RowsFacts, Standing
 from tests.postgres.pooler import PgBouncer
 from tests.postgres.server import Database as Place
 from tests.queue.rows import Connection, enqueue, items, lapse, scalar
@@ -98,3 +100,149 @@ class TestManagedRowsBehindATransactionPooler(RowsFacts):
     def enter(self, queue_database: Place, connection: Connection, pgbouncer: PgBouncer) -> Any:
         yield entering(pgbouncer.dsn(queue_database.name), connection)
         connection.execute("DROP FUNCTION IF EXISTS public.not_this_one CASCADE")
+
+
+# What is the managed table's own
+
+
+def managed(database: Database, **changed: Any) -> ManagedRows:
+    return ManagedRows(database, ManagedQueue(name="q", worker="worker-1", **changed), boottime=time.monotonic)
+
+
+def run(place: Place, body: Callable[[Database], Awaitable[None]]) -> None:
+    databases.with_database(place.dsn(), body)
+
+
+def test_a_claim_brings_what_the_row_holds(queue_database: Place, connection: Connection) -> None:
+    due = scalar(connection, "SELECT timestamptz '2026-03-01 02:00:00.123456+01'")
+    enqueue(connection, due_at=due, unique_key="invoice-7", priority=0)
+
+    async def body(database: Database) -> None:
+        (claim,) = await managed(database).claim(1)
+        assert (claim.unique_key, claim.priority, claim.payload) == ("invoice-7", 0, {"n": 0})
+        assert claim.due == datetime(2026, 3, 1, 1, 0, 0, 123456, tzinfo=UTC)
+        assert claim.due.utcoffset() == timedelta()
+
+    run(queue_database, body)
+    (row,) = items(connection)
+    assert (row["claimed_by"], row["lease_until"] - row["created_at"] > timedelta(seconds=59)) == ("worker-1", True)
+
+
+@pytest.mark.parametrize(
+    ("payload", "seen"),
+    [
+        ("[1, 2.5, null, true, \"ü\"]", [1, 2.5, None, True, "ü"]),
+        ("9" * 20, 99999999999999999999),
+        ("9" * 5000, "9" * 5000),
+        ("[" * 3000 + "]" * 3000, "[" * 3000 + "]" * 3000),
+        ('"text"', "text"),
+        ("null", None),
+    ],
+    ids=["a list", "a large number", "a number too large for Python", "a nest too deep for Python", "text", "null"],
+)  # fmt: skip
+def test_no_payload_stops_a_queue(queue_database: Place, connection: Connection, payload: str, seen: Any) -> None:
+    connection.execute("SELECT soloist.enqueue('q', %s::text::jsonb)", (payload,))
+
+    async def body(database: Database) -> None:
+        (claim,) = await managed(database).claim(1)
+        assert claim.payload == seen
+
+    run(queue_database, body)
+
+
+def test_a_row_that_has_been_due_for_ever_is_claimed_first(queue_database: Place, connection: Connection) -> None:
+    (second,) = enqueue(connection)
+    (first,) = enqueue(connection, due_at="-infinity")
+    enqueue(connection, due_at="infinity")
+
+    async def body(database: Database) -> None:
+        rows = managed(database)
+        seen = [claim for _ in range(3) for claim in await rows.claim(1)]
+        assert [claim.row for claim in seen] == [(str(first),), (str(second),)]
+
+    run(queue_database, body)
+
+
+def test_more_rows_than_one_statement_claims_are_claimed_by_several(
+    queue_database: Place, connection: Connection
+) -> None:
+    connection.execute(
+        "SELECT FROM soloist.enqueue_many('q', (SELECT array_agg('{}'::jsonb) FROM generate_series(1, 1300)))"
+    )
+
+    async def body(database: Database) -> None:
+        rows = managed(database)
+        claims = [await rows.claim(1200), await rows.claim(1200)]
+        assert [len(batch) for batch in claims] == [1200, 100]
+        assert len({claim.row for batch in claims for claim in batch}) == 1300
+        assert await rows.settle([Done(claim=claim) for batch in claims for claim in batch]) == [ACCEPTED] * 1300
+
+    run(queue_database, body)
+
+
+def test_a_wait_that_no_time_can_hold_parks_its_row_only(queue_database: Place, connection: Connection) -> None:
+    enqueue(connection, 5)
+
+    async def body(database: Database) -> None:
+        rows = managed(database)
+        claims = await rows.claim(5)
+        waits = [timedelta(hours=1), timedelta.max, timedelta(hours=1), timedelta(days=200_000_000), timedelta(0)]
+        failed = [Failed(claim=claim, error="503", retry_in=wait) for claim, wait in zip(claims, waits, strict=True)]
+        verdicts = await rows.settle(failed)
+        assert verdicts == [ACCEPTED, REFUSED, ACCEPTED, REFUSED, ACCEPTED]
+
+    run(queue_database, body)
+    assert [row["attempt"] for row in items(connection)] == [2, 2, 2]
+    assert [(row["reason"], row["attempt"]) for row in items(connection, "dead_items")] == [("Refused", 1)] * 2
+
+
+def test_two_claims_of_one_row_in_one_batch_are_told_apart(queue_database: Place, connection: Connection) -> None:
+    enqueue(connection)
+
+    async def body(database: Database) -> None:
+        rows = managed(database)
+        (stale,) = await rows.claim(1)
+        lapse(connection)
+        (held,) = await rows.claim(1)
+        assert await rows.renew([held, stale]) == {held.fence}
+        assert await rows.settle([Done(claim=held), Done(claim=stale)]) == [ACCEPTED, LOST]
+
+    run(queue_database, body)
+
+
+def test_a_row_that_comes_back_before_the_start_is_found_within_a_poll(
+    queue_database: Place, connection: Connection
+) -> None:
+    """Full claims go on behind the last row; one from the head comes once in a poll interval."""
+    clock = 0.0
+    first = enqueue(connection, 2)
+    enqueue(connection, 8)
+
+    async def body(database: Database) -> None:
+        nonlocal clock
+        rows = ManagedRows(database, ManagedQueue(name="q", worker="w"), boottime=lambda: clock)
+        claims = await rows.claim(2)
+        assert sorted(int(claim.row[0]) for claim in claims) == first
+        await rows.settle([PutBack(claim=claim) for claim in claims])
+        clock += 0.2
+        assert not {claim.row for claim in await rows.claim(2)} & {claim.row for claim in claims}
+        clock += 0.06
+        assert {claim.row for claim in await rows.claim(2)} == {claim.row for claim in claims}
+
+    run(queue_database, body)
+
+
+def test_a_claim_that_finds_too_little_behind_the_start_looks_from_the_head(
+    queue_database: Place, connection: Connection
+) -> None:
+    first, *_ = enqueue(connection, 3)
+
+    async def body(database: Database) -> None:
+        rows = ManagedRows(database, ManagedQueue(name="q", worker="w"), boottime=lambda: 0.0)
+        (claim,) = await rows.claim(1)
+        assert claim.row == (str(first),)
+        await rows.settle([PutBack(claim=claim)])
+        assert len(await rows.claim(5)) == 3
+        assert await rows.claim(5) == []
+
+    run(queue_database, body)
