@@ -25,6 +25,9 @@ from soloist.ports import Clock
 REOPEN_AFTER = 30.0
 """Seconds of failing claims after which a queue is opened anew."""
 
+LETTING_GO = 2.0
+"""Seconds for the connections of a queue to be closed."""
+
 
 class Loops:
     """Everything that goes on for one opened queue."""
@@ -132,10 +135,11 @@ class QueueUnit:
         return self._loops.hand.running if self._loops is not None else 0
 
     async def drain(self, seconds: float) -> None:
+        """Within ``seconds`` and a little more. A database that does not answer is not waited for."""
         if self._loops is not None:
             await self._loops.drain(seconds)
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.wait({self._task}, timeout=LETTING_GO)
 
     async def _run(self) -> None:
         pace = Pace()
