@@ -6,6 +6,7 @@ for what a person may have to look at, never for each row that went well.
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -64,12 +65,21 @@ def _counter(registry: CollectorRegistry, name: str, meaning: str, *more: str) -
     return Counter(f"soloist_queue_{name}", meaning, [*LABELS, *more], registry=registry)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The series of one queue's attempts of one result."""
+
+    attempts: Counter
+    seconds: Histogram
+
+
 class QueueReporter:
     """The ``QueueReport`` port. ``running`` gives how many attempts of a queue are under way."""
 
     def __init__(self, metrics: QueueMetrics, running: Callable[[QueueName], int]) -> None:
         self._metrics, self._running = metrics, running
         self._unusable: dict[QueueName, Invalid] = {}
+        self._ended: dict[tuple[QueueName, type[Settled]], _Ended] = {}
 
     def claimed(self, queue: QueueName, claims: int, reclaimed: int) -> None:
         self._metrics.claimed.labels(queue.namespace, queue.name).inc(claims)
@@ -78,9 +88,9 @@ class QueueReporter:
 
     def delivered(self, queue: QueueName, outcome: Settled, seconds: float) -> None:
         if not isinstance(outcome, PutBack):
-            result = {Done: "done", Failed: "failed", Parked: "parked"}[type(outcome)]
-            self._metrics.attempts.labels(queue.namespace, queue.name, result).inc()
-            self._metrics.seconds.labels(queue.namespace, queue.name).observe(seconds)
+            ended = self._ended.get((queue, type(outcome))) or self._counted(queue, type(outcome))
+            ended.attempts.inc()
+            ended.seconds.observe(seconds)
         if isinstance(outcome, Failed | Parked):
             _log.debug("attempt failed", extra=_keys(queue, outcome.claim) | {"error": outcome.error})
 
@@ -128,6 +138,16 @@ class QueueReporter:
                 keys = {"namespace": queue.namespace, "queue": queue.name, "field": why.field, "reason": why.reason}
                 _log.warning("spec cannot be used", extra=keys | {"sentence": why.message})
         self._unusable = dict(invalid)
+
+    def _counted(self, queue: QueueName, kind: type[Settled]) -> "_Ended":
+        """Found once: to look a series up by its labels costs as much as the rest of a row's way through the loops."""
+        result = {Done: "done", Failed: "failed", Parked: "parked"}[kind]
+        made = _Ended(
+            self._metrics.attempts.labels(queue.namespace, queue.name, result),
+            self._metrics.seconds.labels(queue.namespace, queue.name),
+        )
+        self._ended[queue, kind] = made
+        return made
 
     def _accepted(self, queue: QueueName, outcome: Settled) -> None:
         match outcome:
