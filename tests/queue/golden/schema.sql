@@ -197,6 +197,59 @@ BEGIN
     END IF;
 END $$;
 
+CREATE FUNCTION soloist.depths(queues text[], most integer DEFAULT 100000) RETURNS TABLE(queue text, ready bigint, scheduled bigint, in_flight bigint, oldest_due double precision, dead bigint, whole boolean)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+    at timestamp with time zone := clock_timestamp();
+    level smallint;
+    counted bigint;
+    free integer;
+    item record;
+    oldest timestamp with time zone;
+BEGIN
+    FOREACH queue IN ARRAY queues LOOP
+        ready := 0; scheduled := 0; in_flight := 0; whole := true; oldest := NULL;
+        FOR level IN 0..3 LOOP
+            SELECT count(*) INTO counted FROM (
+                SELECT FROM soloist.work_items AS i
+                WHERE i.queue = queue AND i.priority = level AND i.due_at <= at LIMIT most
+            ) AS due;
+            ready := ready + counted; whole := whole AND counted < most;
+            SELECT count(*) INTO counted FROM (
+                SELECT FROM soloist.work_items AS i
+                WHERE i.queue = queue AND i.priority = level AND i.due_at > at LIMIT most
+            ) AS later;
+            scheduled := scheduled + counted; whole := whole AND counted < most;
+            free := 0;
+            FOR item IN
+                SELECT greatest(i.due_at, i.created_at) AS since, i.lease_until FROM soloist.work_items AS i
+                WHERE i.queue = queue AND i.priority = level AND i.due_at <= at ORDER BY i.due_at, i.id
+            LOOP
+                IF item.lease_until > at THEN
+                    in_flight := in_flight + 1; free := 0;
+                ELSE
+                    oldest := least(oldest, item.since); free := free + 1;
+                    EXIT WHEN free = 500;
+                END IF;
+            END LOOP;
+        END LOOP;
+        ready := greatest(ready - in_flight, 0);
+        oldest_due := CASE WHEN oldest IS NOT NULL THEN greatest(extract(epoch FROM at - oldest), 0) END;
+        SELECT count(*) INTO dead FROM (
+            SELECT FROM soloist.dead_items AS d WHERE d.queue = queue LIMIT most
+        ) AS given_up;
+        whole := whole AND dead < most;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
 CREATE FUNCTION soloist.enqueue(queue text, payload jsonb, due_at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, priority integer DEFAULT 1) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'

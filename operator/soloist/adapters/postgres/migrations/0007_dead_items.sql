@@ -1,5 +1,5 @@
 -- Rows that are no longer wanted, and rows that were given up. Each moves or goes in one statement, so nothing can be
--- lost or doubled in between.
+-- lost or doubled in between. And how many of each kind there are.
 
 -- Takes rows out, also one that is being worked: its worker finds its claim lost. Gives the ids that were there.
 CREATE FUNCTION soloist.cancel(ids bigint[]) RETURNS SETOF bigint
@@ -81,4 +81,63 @@ BEGIN
     DELETE FROM soloist.dead_items AS d
     WHERE d.queue = purge_dead.queue AND d.died_at < clock_timestamp() - older_than
     RETURNING d.id;
+END $$;
+
+-- How much there is to do in each of `queues`: due and free, due later, in a worker's hands, for how long the one that
+-- waits longest could have been had (seconds; null where none waits), and given up. A count ends at `most` for each
+-- priority, and `whole` is false where one did. What is in hand is found at the head of what is due, where claims take
+-- rows from: the look ends where 500 in a row are free.
+CREATE FUNCTION soloist.depths(queues text[], most integer DEFAULT 100000) RETURNS TABLE (
+    queue text, ready bigint, scheduled bigint, in_flight bigint, oldest_due double precision, dead bigint, whole boolean
+)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $$
+#variable_conflict use_variable
+DECLARE
+    at timestamp with time zone := clock_timestamp();
+    level smallint;
+    counted bigint;
+    free integer;
+    item record;
+    oldest timestamp with time zone;
+BEGIN
+    FOREACH queue IN ARRAY queues LOOP
+        ready := 0; scheduled := 0; in_flight := 0; whole := true; oldest := NULL;
+        FOR level IN 0..3 LOOP
+            SELECT count(*) INTO counted FROM (
+                SELECT FROM soloist.work_items AS i
+                WHERE i.queue = queue AND i.priority = level AND i.due_at <= at LIMIT most
+            ) AS due;
+            ready := ready + counted; whole := whole AND counted < most;
+            SELECT count(*) INTO counted FROM (
+                SELECT FROM soloist.work_items AS i
+                WHERE i.queue = queue AND i.priority = level AND i.due_at > at LIMIT most
+            ) AS later;
+            scheduled := scheduled + counted; whole := whole AND counted < most;
+            free := 0;
+            FOR item IN
+                SELECT greatest(i.due_at, i.created_at) AS since, i.lease_until FROM soloist.work_items AS i
+                WHERE i.queue = queue AND i.priority = level AND i.due_at <= at ORDER BY i.due_at, i.id
+            LOOP
+                IF item.lease_until > at THEN
+                    in_flight := in_flight + 1; free := 0;
+                ELSE
+                    oldest := least(oldest, item.since); free := free + 1;
+                    EXIT WHEN free = 500;
+                END IF;
+            END LOOP;
+        END LOOP;
+        ready := greatest(ready - in_flight, 0);
+        oldest_due := CASE WHEN oldest IS NOT NULL THEN greatest(extract(epoch FROM at - oldest), 0) END;
+        SELECT count(*) INTO dead FROM (
+            SELECT FROM soloist.dead_items AS d WHERE d.queue = queue LIMIT most
+        ) AS given_up;
+        whole := whole AND dead < most;
+        RETURN NEXT;
+    END LOOP;
 END $$;
