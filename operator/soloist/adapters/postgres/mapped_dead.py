@@ -1,27 +1,12 @@
 """The dead letters of one mapped queue: to list them, to try them again, to put them away."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.retry_sql import retry
 from soloist.adapters.postgres.statements import statement
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
-    """One dead row. ``attempt`` is the number that a retry would make."""
-
-    id: int
-    row: tuple[str, ...]
-    reason: str
-    error: str | None
-    attempt: int
-    reclaims: int
-    due: datetime | None
-    died_at: datetime
+from soloist.domain.dead_letter import Letter
 
 
 class DeadRows:

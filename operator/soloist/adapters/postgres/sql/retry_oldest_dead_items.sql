@@ -1,0 +1,1 @@
+SELECT soloist.retry_dead(%(queue)s, %(most)s::integer)
