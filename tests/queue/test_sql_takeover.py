@@ -139,6 +139,22 @@ def test_a_leader_that_froze_in_the_middle_holds_nobody_up_and_commits_nothing_o
     assert noted(notes) == ["2"]
 
 
+def test_what_a_new_leader_was_told_is_not_done_is_never_done_by_the_old_one(
+    queue_database: Database, notes: Connection, leaders: Start
+) -> None:
+    frozen = leaders(queue_database.dsn(), 1, NOTE.format(1), at="effect")
+    until(lambda: standing_still(frozen), what="it stands still inside of its transaction", timeout=30)
+
+    async def scene() -> None:
+        async with leading(queue_database.dsn(), 2) as leader:
+            assert await leader.found() is None
+
+    play(scene())
+    frozen.resume()
+    until(lambda: not frozen.alive(), what="it comes to its end", timeout=30)
+    assert noted(notes) == []
+
+
 def test_a_leader_that_froze_after_its_commit_is_not_repeated(
     queue_database: Database, notes: Connection, leaders: Start
 ) -> None:
@@ -211,6 +227,26 @@ def test_nobody_holds_the_epoch_while_he_works(queue_database: Database, notes: 
         first.execute("SELECT soloist.check_epoch('cluster/soloist/soloist', 2)")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             notes.execute("SELECT soloist.take_epoch('cluster/soloist/soloist', 3)")
+
+
+def test_nobody_holds_the_epoch_while_what_was_put_off_to_the_commit_is_done(
+    queue_database: Database, notes: Connection, leaders: Start
+) -> None:
+    notes.execute(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(15); RETURN NULL; END'"
+    )
+    notes.execute(
+        "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON notes DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION slow()"
+    )
+    old = leaders(queue_database.dsn(), 1, NOTE.format(1))
+    until(lambda: sleeping(notes), what="its trigger is at it", timeout=30)
+    notes.execute("SET lock_timeout = '500ms'")
+    assert scalar(notes, "SELECT soloist.take_epoch('cluster/soloist/soloist', 2)") == 2
+    old.signal(signal.SIGKILL)
+    until(lambda: not sleeping(notes), what="the server has noticed", timeout=WITHIN)
+    notes.execute("DROP FUNCTION slow() CASCADE")
+    assert noted(notes) == []
 
 
 def test_leaders_killed_at_every_point_one_after_the_other_leave_each_run_done_once(
