@@ -100,7 +100,7 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION soloist.claim(queue text, n integer DEFAULT 1, lease interval DEFAULT '00:01:00'::interval, worker text DEFAULT NULL::text, max_reclaims integer DEFAULT 5, hold boolean DEFAULT false, after_due timestamp with time zone DEFAULT NULL::timestamp with time zone, after_id bigint DEFAULT NULL::bigint, after_priority integer DEFAULT 3) RETURNS TABLE(id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint, due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb)
+CREATE FUNCTION soloist.claim(queue text, n integer DEFAULT 1, lease interval DEFAULT '00:01:00'::interval, worker text DEFAULT NULL::text, max_reclaims integer DEFAULT 5, hold boolean DEFAULT false, after_due timestamp with time zone DEFAULT NULL::timestamp with time zone, after_id bigint DEFAULT NULL::bigint, after_priority integer DEFAULT 3, spare boolean DEFAULT false) RETURNS TABLE(id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint, due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET enable_seqscan TO 'off'
@@ -155,7 +155,7 @@ BEGIN
             i.lease_until, i.unique_key, i.payload;
         GET DIAGNOSTICS claimed = ROW_COUNT;
         EXIT WHEN claimed = cardinality(due_rows);
-        PERFORM soloist.reclaim(due_rows, at, lease, max_reclaims, hold);
+        PERFORM soloist.reclaim(due_rows, at, lease, max_reclaims, hold, spare);
         left_to_claim := left_to_claim - claimed;
         EXIT WHEN left_to_claim = 0;
     END LOOP;
@@ -456,7 +456,7 @@ BEGIN
     RETURNING d.id;
 END $$;
 
-CREATE FUNCTION soloist.reclaim(claims tid[], at timestamp with time zone, lease interval, max_reclaims integer, hold boolean) RETURNS void
+CREATE FUNCTION soloist.reclaim(claims tid[], at timestamp with time zone, lease interval, max_reclaims integer, hold boolean, spare boolean) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET enable_seqscan TO 'off'
@@ -465,7 +465,7 @@ CREATE FUNCTION soloist.reclaim(claims tid[], at timestamp with time zone, lease
 BEGIN
     WITH gone AS (
         DELETE FROM soloist.work_items AS w
-        WHERE w.ctid = ANY (claims) AND w.lease_until <= at AND (hold OR w.reclaims >= max_reclaims)
+        WHERE w.ctid = ANY (claims) AND w.lease_until <= at AND (hold OR w.reclaims >= max_reclaims) AND NOT spare
         RETURNING w.*
     )
     INSERT INTO soloist.dead_items (
@@ -479,9 +479,12 @@ BEGIN
 
     UPDATE soloist.work_items AS w
     SET reclaims = w.reclaims + 1,
-        due_at = at + greatest(w.reclaims - 1, 0) * random() * lease,
+        due_at = CASE
+            WHEN hold OR w.reclaims >= max_reclaims THEN at
+            ELSE at + greatest(w.reclaims - 1, 0) * random() * lease
+        END,
         fence = NULL, lease_until = NULL, claimed_by = NULL
-    WHERE w.ctid = ANY (claims) AND w.lease_until <= at AND NOT (hold OR w.reclaims >= max_reclaims);
+    WHERE w.ctid = ANY (claims) AND w.lease_until <= at;
 END $$;
 
 CREATE FUNCTION soloist.record_run(job_uid text, run_key text, tick timestamp with time zone, epoch bigint) RETURNS boolean
@@ -603,7 +606,7 @@ CREATE FUNCTION soloist.settle(ids bigint[], fences bigint[], outcomes text[], e
     SET jit TO 'off'
     AS $$
 DECLARE
-    known CONSTANT text[] := ARRAY['Done', 'Failed', 'PutBack', 'Interrupted', 'Refused'];
+    known CONSTANT text[] := ARRAY['Done', 'Failed', 'PutBack', 'Interrupted', 'ReclaimedTooOften', 'Refused'];
 BEGIN
     IF NOT outcomes <@ known OR array_position(outcomes, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'outcomes holds something else than %', known
@@ -625,8 +628,9 @@ BEGIN
             id, due_at, created_at, fence, attempt, reclaims, priority, queue, unique_key, last_error, payload, reason
         )
         SELECT
-            g.id, g.due_at, g.created_at, g.fence, g.attempt + (g.outcome = 'Failed')::integer, 0, g.priority, g.queue,
-            g.unique_key, g.error, g.payload, g.outcome
+            g.id, g.due_at, g.created_at, g.fence, g.attempt + (g.outcome = 'Failed')::integer,
+            CASE g.outcome WHEN 'Failed' THEN 0 ELSE g.reclaims END, g.priority, g.queue, g.unique_key, g.error, g.payload,
+            g.outcome
         FROM gone AS g
         WHERE g.outcome <> 'Done'
     ), again AS (

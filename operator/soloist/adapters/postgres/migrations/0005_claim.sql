@@ -1,8 +1,9 @@
 -- Ends the claims among `claims` whose lease is over. Each loses its fence, so whoever held it can write nothing more.
 -- A row goes back to the end of those that are due, so that one which kills its workers does not go first each time;
--- from the third time on it waits, each for a time of its own, so that it meets the others of its batch no more.
+-- from the third time on it waits, each for a time of its own, so that it meets the others of its batch no more. One that
+-- would die goes back at once where it is spared.
 CREATE FUNCTION soloist.reclaim(
-    claims tid[], at timestamp with time zone, lease interval, max_reclaims integer, hold boolean
+    claims tid[], at timestamp with time zone, lease interval, max_reclaims integer, hold boolean, spare boolean
 ) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -12,7 +13,7 @@ AS $$
 BEGIN
     WITH gone AS (
         DELETE FROM soloist.work_items AS w
-        WHERE w.ctid = ANY (claims) AND w.lease_until <= at AND (hold OR w.reclaims >= max_reclaims)
+        WHERE w.ctid = ANY (claims) AND w.lease_until <= at AND (hold OR w.reclaims >= max_reclaims) AND NOT spare
         RETURNING w.*
     )
     INSERT INTO soloist.dead_items (
@@ -26,9 +27,12 @@ BEGIN
 
     UPDATE soloist.work_items AS w
     SET reclaims = w.reclaims + 1,
-        due_at = at + greatest(w.reclaims - 1, 0) * random() * lease,
+        due_at = CASE
+            WHEN hold OR w.reclaims >= max_reclaims THEN at
+            ELSE at + greatest(w.reclaims - 1, 0) * random() * lease
+        END,
         fence = NULL, lease_until = NULL, claimed_by = NULL
-    WHERE w.ctid = ANY (claims) AND w.lease_until <= at AND NOT (hold OR w.reclaims >= max_reclaims);
+    WHERE w.ctid = ANY (claims) AND w.lease_until <= at;
 END $$;
 
 -- Claims up to `n` due rows of a queue for `lease`: those of priority 0 first, roughly by due time within one priority.
@@ -39,6 +43,8 @@ END $$;
 -- starts behind them, and does not walk through what was finished and cannot be removed while an old transaction is open.
 -- Priorities less urgent than that one were not looked at yet, and start at their head. Rows that come back to an earlier
 -- place are not met so: a claim without it has to come once in a poll interval.
+-- With `spare` a row that would die is handed out once more, its reclaims above `max_reclaims` (or, with `hold`, above 0):
+-- whoever asks for that gives it up with `settle`, in a transaction with what else is to happen then.
 -- The rows come in no order.
 CREATE FUNCTION soloist.claim(
     queue text,
@@ -49,7 +55,8 @@ CREATE FUNCTION soloist.claim(
     hold boolean DEFAULT false,
     after_due timestamp with time zone DEFAULT NULL,
     after_id bigint DEFAULT NULL,
-    after_priority integer DEFAULT 3
+    after_priority integer DEFAULT 3,
+    spare boolean DEFAULT false
 ) RETURNS TABLE (
     id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint,
     due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb
@@ -109,7 +116,7 @@ BEGIN
             i.lease_until, i.unique_key, i.payload;
         GET DIAGNOSTICS claimed = ROW_COUNT;
         EXIT WHEN claimed = cardinality(due_rows);
-        PERFORM soloist.reclaim(due_rows, at, lease, max_reclaims, hold);
+        PERFORM soloist.reclaim(due_rows, at, lease, max_reclaims, hold, spare);
         left_to_claim := left_to_claim - claimed;
         EXIT WHEN left_to_claim = 0;
     END LOOP;

@@ -94,10 +94,10 @@ BEGIN
     SELECT d.id FROM dead AS d UNION ALL SELECT a.id FROM again AS a;
 END $$;
 
--- Outcomes of any kind, each under its fence, in one statement. `outcomes` holds Done, Failed, PutBack, Interrupted or
--- Refused; `errors` and `retry_in` are null where an outcome has none. A Failed row is given up where it has no retry_in,
--- and a row that is PutBack with one is not handed out before. Interrupted and Refused rows wait for a person among the
--- dead, and keep their attempt's number: it may have arrived, and a repeat is to be known as one.
+-- Outcomes of any kind, each under its fence, in one statement. `outcomes` holds Done, Failed, PutBack, Interrupted,
+-- ReclaimedTooOften or Refused; `errors` and `retry_in` are null where an outcome has none. A Failed row is given up where
+-- it has no retry_in, and a row that is PutBack with one is not handed out before. The last three wait for a person among
+-- the dead, and keep their attempt's number: it may have arrived, and a repeat is to be known as one.
 CREATE FUNCTION soloist.settle(
     ids bigint[], fences bigint[], outcomes text[], errors text[], retry_in interval[]
 ) RETURNS SETOF bigint
@@ -109,7 +109,7 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
-    known CONSTANT text[] := ARRAY['Done', 'Failed', 'PutBack', 'Interrupted', 'Refused'];
+    known CONSTANT text[] := ARRAY['Done', 'Failed', 'PutBack', 'Interrupted', 'ReclaimedTooOften', 'Refused'];
 BEGIN
     IF NOT outcomes <@ known OR array_position(outcomes, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'outcomes holds something else than %', known
@@ -131,8 +131,9 @@ BEGIN
             id, due_at, created_at, fence, attempt, reclaims, priority, queue, unique_key, last_error, payload, reason
         )
         SELECT
-            g.id, g.due_at, g.created_at, g.fence, g.attempt + (g.outcome = 'Failed')::integer, 0, g.priority, g.queue,
-            g.unique_key, g.error, g.payload, g.outcome
+            g.id, g.due_at, g.created_at, g.fence, g.attempt + (g.outcome = 'Failed')::integer,
+            CASE g.outcome WHEN 'Failed' THEN 0 ELSE g.reclaims END, g.priority, g.queue, g.unique_key, g.error, g.payload,
+            g.outcome
         FROM gone AS g
         WHERE g.outcome <> 'Done'
     ), again AS (
