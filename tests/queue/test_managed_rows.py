@@ -13,8 +13,11 @@ from psycopg import sql
 
 import tests.queue.databases as databases
 from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.depths import managed_depths
 from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.adapters.postgres.managed_dead import DeadItems
 from soloist.domain.claims import Done, Failed, PutBack
+from soloist.domain.errors import TransientError
 from soloist.loops.row_ports import Rows
 from tests.contracts.rows import ACCEPTED, LOST, NOTHING, REFUSED, Body, Enter, Key, RowsFacts, Standing
 from tests.postgres.pooler import PgBouncer
@@ -246,3 +249,44 @@ def test_a_claim_that_finds_too_little_behind_the_start_looks_from_the_head(
         assert await rows.claim(5) == []
 
     run(queue_database, body)
+
+
+def test_a_claim_that_a_locked_table_holds_up_is_given_up_while_its_lease_is_young(
+    queue_database: Place, connection: Connection
+) -> None:
+    enqueue(connection)
+
+    async def body(database: Database) -> None:
+        rows = managed(database, lease=timedelta(seconds=4))
+        with connection.transaction():
+            connection.execute("LOCK TABLE soloist.work_items IN ACCESS EXCLUSIVE MODE")
+            began = time.monotonic()
+            with pytest.raises(TransientError, match="took too long"):
+                await rows.claim(1)
+            assert time.monotonic() - began < 3
+        (claim,) = await rows.claim(1)
+        assert claim.reclaims == 0
+
+    run(queue_database, body)
+
+
+def test_least_rights_are_enough_for_a_worker_and_for_who_looks_after_the_dead(own_queue_database: Place) -> None:
+    role = own_queue_database.server.role("least_worker")
+    with own_queue_database.connect() as connection:
+        connection.execute("SELECT soloist.allow_work('least_worker')")
+        enqueue(connection, 4)
+
+    async def body(database: Database) -> None:
+        rows = managed(database)
+        a, b, c, d = await rows.claim(4)
+        assert len(await rows.renew([a, b, c, d])) == 4
+        outcomes = [Done(claim=a), Failed(claim=b, error="x", retry_in=None), PutBack(claim=c), PutBack(claim=d)]
+        assert await rows.settle(outcomes) == [ACCEPTED] * 4
+        assert (await managed_depths(database, ["q"]))["q"].dead == 1
+        dead = DeadItems(database, "q")
+        (letter,) = await dead.oldest()
+        assert await dead.look(letter.id) is not None
+        assert await dead.retry([letter.id]) == {letter.id: True}
+        assert await dead.purge([letter.id]) == set()
+
+    databases.with_database(own_queue_database.dsn(role), body)

@@ -46,6 +46,8 @@ class ManagedRows:
     def __init__(self, database: Database, queue: ManagedQueue, *, boottime: Callable[[], float]) -> None:
         self._database, self._queue, self._boottime = database, queue, boottime
         self._outcomes = ManagedOutcomes(database, queue.name, queue.on_dead)
+        # An answer that comes when much of the lease is over is of little use; the server is not to work on it for longer.
+        self._patience = min(database.url.statement_timeout, max(1.0, queue.lease.total_seconds() / 4))
         self._start: Start | None = None
         self._from_head_at = 0.0
 
@@ -71,7 +73,8 @@ class ManagedRows:
         if not claims:
             return set()
         values = {**keys(claims), "lease": self._queue.lease}
-        held = {row[0] for row in await self._database.fetch(statement("renew"), values, renewal=True)}
+        rows = await self._database.fetch(statement("renew"), values, renewal=True, most_seconds=self._patience)
+        held = {row[0] for row in rows}
         return {claim.fence for claim in latest(claims) if int(claim.row[0]) in held}
 
     async def settle(self, outcomes: Sequence[Settled]) -> list[Verdict]:
@@ -93,7 +96,7 @@ class ManagedRows:
             "after_id": after_id,
             "after_priority": after_priority,
         }
-        rows = await self._database.fetch(statement("claim"), values)
+        rows = await self._database.fetch(statement("claim"), values, most_seconds=self._patience)
         if start is None:
             # Counted from its end, and rarer where it takes long: at most a fifth of the time goes into it.
             ended = self._boottime()
