@@ -166,6 +166,24 @@ def test_in_an_idle_queue_rows_are_picked_up_within_a_poll_interval_of_their_tim
     assert worker.metric("soloist_queue_errors_total") == 0
 
 
+def test_with_listen_a_new_row_is_picked_up_long_before_the_next_look(crew: Crew) -> None:
+    crew.queue(poll={"minMilliseconds": 60000, "maxMilliseconds": 60000, "listen": True})
+    worker = crew.ready("w")
+    listened = "SELECT count(*) FROM soloist.listening"
+    until(lambda: crew.ask(listened) == 1, what="it listens", timeout=20)
+    late = []
+    for number in range(20):
+        crew.fill(1, first=number)
+        due = crew.ask("SELECT clock_timestamp()")
+        (request,) = crew.backend.wait(1, when=lambda each, number=number: json.loads(each.body)["n"] == number)
+        late.append((request.at - due).total_seconds())
+    crew.until_empty(timeout=10)
+    crew.audit(20)
+    print(f"picked up up to {max(late):.3f} s after the commit")
+    assert max(late) < 1.0
+    assert worker.metric("soloist_queue_errors_total") == 0
+
+
 def test_a_failed_row_comes_again_when_it_is_due_with_no_other_traffic(crew: Crew) -> None:
     crew.queue(retry={"schedule": ["4s"], "jitter": 0, "maxAttempts": 3})
     crew.backend.rule(status=503, times=1)

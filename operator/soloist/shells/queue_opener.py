@@ -6,12 +6,14 @@ Queues of one database share its connections, as its URL limits them; queues of 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.http.deliver import FindEndpoint, HttpDeliverer, World
 from soloist.adapters.http.exchanges import Exchanges
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.installation import installation
+from soloist.adapters.postgres.listener import Listener
 from soloist.adapters.postgres.lookup import EndpointLookup
 from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
 from soloist.adapters.postgres.mapped_opening import open_mapped
@@ -19,6 +21,7 @@ from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import Sealed
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import AfterCrash, DatabaseRef, HttpDelivery, Lookup, MappedTable, QueueSpec
+from soloist.loops.queue_ports import QueueReport
 from soloist.loops.row_ports import Rows
 
 ReadUrl = Callable[[QueueName, DatabaseRef], Awaitable[Sealed]]
@@ -36,41 +39,58 @@ class Opened:
         await self.stack.aclose()
 
 
-class Databases:
-    """One ``Database`` for each URL, for as long as somebody uses it."""
+class Place:
+    """One database, with what its queues share."""
+
+    def __init__(self, url: str) -> None:
+        self.database = Database(database_url(url), program="soloist-worker")
+        self.listener = Listener(self.database)
+        self.users = 0
+
+
+class Places:
+    """One ``Place`` for each URL, for as long as somebody uses it."""
 
     def __init__(self) -> None:
-        self._used: dict[str, tuple[Database, int]] = {}
+        self._used: dict[str, Place] = {}
 
-    def take(self, url: str, stack: AsyncExitStack) -> Database:
-        database, users = self._used.get(url) or (Database(database_url(url), program="soloist-worker"), 0)
-        self._used[url] = (database, users + 1)
+    def take(self, url: str, stack: AsyncExitStack) -> Place:
+        place = self._used.get(url) or Place(url)
+        self._used[url] = place
+        place.users += 1
         stack.push_async_callback(self._give_back, url)
-        return database
+        return place
 
     async def _give_back(self, url: str) -> None:
-        database, users = self._used[url]
-        if users > 1:
-            self._used[url] = (database, users - 1)
-            return
-        del self._used[url]
-        await database.close()
+        place = self._used[url]
+        place.users -= 1
+        if not place.users:
+            del self._used[url]
+            await place.database.close()
 
 
 class Opener:
     """For all queues of a process. ``worker`` is how it calls itself in the tables, for people who look at them."""
 
     def __init__(
-        self, *, read_url: ReadUrl, world: World, exchanges: Exchanges, clock: SystemClock, worker: str
+        self,
+        *,
+        read_url: ReadUrl,
+        world: World,
+        exchanges: Exchanges,
+        clock: SystemClock,
+        worker: str,
+        report: QueueReport,
     ) -> None:
         self._read_url, self._world, self._exchanges = read_url, world, exchanges
-        self._clock, self._worker = clock, worker
-        self._databases = Databases()
+        self._clock, self._worker, self._report = clock, worker, report
+        self._places = Places()
 
     async def open(self, name: QueueName, spec: QueueSpec, wake: Callable[[], None]) -> Opened:
         url = (await self._read_url(name, spec.database)).reveal().strip()
         async with AsyncExitStack() as stack:
-            database = self._databases.take(url, stack)
+            place = self._places.take(url, stack)
+            database = place.database
             home = await installation(database)
             rows = await self._rows(name, spec, database)
             deliverer = HttpDeliverer(
@@ -81,6 +101,9 @@ class Opener:
                 world=self._world,
                 find=_find(spec, database),
             )
+            if spec.poll.listen:
+                told = partial(self._report.failed, name, "listen")
+                place.listener.hear(str(name), wake, told, stack)
             return Opened(rows=rows, deliverer=deliverer, stack=stack.pop_all())
 
     async def _rows(self, name: QueueName, spec: QueueSpec, database: Database) -> Rows:
@@ -93,6 +116,7 @@ class Opener:
             lease=spec.lease,
             hold=spec.after_crash is AfterCrash.HOLD,
             max_reclaims=spec.max_reclaims,
+            on_dead=spec.on_dead,
             poll=spec.poll.most,
         )
         return ManagedRows(database, queue, boottime=boottime)

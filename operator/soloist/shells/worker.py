@@ -108,7 +108,12 @@ class Worker:
             drawn=random.random,
         )
         opener = Opener(
-            read_url=self._url_reader(read_key), world=world, exchanges=exchanges, clock=clock, worker=_own_name()
+            read_url=self._url_reader(read_key),
+            world=world,
+            exchanges=exchanges,
+            clock=clock,
+            worker=_own_name(),
+            report=self._report,
         )
         self._queues = Queues(opener, clock=clock, report=self._report, drawn=random.random)
         return source

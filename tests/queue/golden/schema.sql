@@ -19,6 +19,7 @@ CREATE FUNCTION soloist.allow_enqueue(role text) RETURNS void
 BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA soloist TO %I', role);
     EXECUTE format('GRANT INSERT, SELECT (id, queue, unique_key) ON soloist.work_items TO %I', role);
+    EXECUTE format('GRANT SELECT ON soloist.listening TO %I', role);
 END $$;
 
 CREATE FUNCTION soloist.allow_work(role text) RETURNS void
@@ -30,7 +31,7 @@ BEGIN
     EXECUTE format(
         'GRANT SELECT, INSERT, UPDATE, DELETE ON soloist.work_items, soloist.dead_items, soloist.leader_epoch, '
         'soloist.job_runs, soloist.job_ticks, soloist.once, soloist.checkpoints, soloist.sources, soloist.claims, '
-        'soloist.dead_rows TO %I', role);
+        'soloist.dead_rows, soloist.listening TO %I', role);
     EXECUTE format('GRANT SELECT ON soloist.migrations TO %I', role);
     EXECUTE format('GRANT SELECT, UPDATE ON SEQUENCE soloist.fence TO %I', role);
 END $$;
@@ -261,6 +262,9 @@ BEGIN
     VALUES (enqueue.queue, enqueue.payload, coalesce(enqueue.due_at, now()), enqueue.unique_key, enqueue.priority)
     ON CONFLICT DO NOTHING
     RETURNING w.id INTO made;
+    IF made IS NOT NULL AND coalesce(enqueue.due_at, now()) <= clock_timestamp() THEN
+        PERFORM soloist.wake(enqueue.queue);
+    END IF;
     RETURN made;
 END $$;
 
@@ -272,6 +276,9 @@ BEGIN
     IF unique_keys IS NOT NULL AND cardinality(unique_keys) <> cardinality(payloads) THEN
         RAISE EXCEPTION 'there are % payloads and % unique_keys', cardinality(payloads), cardinality(unique_keys)
             USING ERRCODE = '22023', HINT = 'Give one key for each payload, null for those without, or no array at all.';
+    END IF;
+    IF coalesce(enqueue_many.due_at, now()) <= clock_timestamp() THEN
+        PERFORM soloist.wake(enqueue_many.queue);
     END IF;
     IF unique_keys IS NULL THEN
         RETURN QUERY
@@ -664,6 +671,16 @@ BEGIN
     RETURN (SELECT l.epoch FROM soloist.leader_epoch AS l WHERE l.shard = take_epoch.shard);
 END $$;
 
+CREATE FUNCTION soloist.wake(queue text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM soloist.listening AS l WHERE l.queue = wake.queue AND l.until > clock_timestamp()) THEN
+        PERFORM pg_notify('soloist', wake.queue);
+    END IF;
+END $$;
+
 CREATE TABLE soloist.checkpoints (
     name text NOT NULL,
     value jsonb,
@@ -778,6 +795,11 @@ CREATE TABLE soloist.leader_epoch (
     lease_until timestamp with time zone
 );
 
+CREATE TABLE soloist.listening (
+    queue text NOT NULL,
+    until timestamp with time zone NOT NULL
+);
+
 CREATE TABLE soloist.migrations (
     version integer NOT NULL,
     name text NOT NULL,
@@ -867,6 +889,9 @@ ALTER TABLE ONLY soloist.job_ticks
 
 ALTER TABLE ONLY soloist.leader_epoch
     ADD CONSTRAINT leader_epoch_pkey PRIMARY KEY (shard);
+
+ALTER TABLE ONLY soloist.listening
+    ADD CONSTRAINT listening_pkey PRIMARY KEY (queue);
 
 ALTER TABLE ONLY soloist.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (version);

@@ -82,6 +82,10 @@ class Database:
         async with self._speaking(self._main, seconds) as connection:
             yield connection
 
+    async def apart(self) -> Connection:
+        """One more connection, for what needs a session to itself; whoever asked for it closes it."""
+        return await self._connect()
+
     async def close(self) -> None:
         await self._main.close()
         await self._renewals.close()

@@ -1,3 +1,21 @@
+-- Queues whose workers want to be told of new rows, each until a time that they move on for as long as they live. Nobody
+-- is notified without: a transaction that notifies holds up the others of the whole server for a moment at its commit.
+CREATE TABLE soloist.listening (
+    queue text PRIMARY KEY,
+    until timestamp with time zone NOT NULL
+);
+
+-- Tells the workers of a queue, at the commit of the caller, that a row of theirs is due; once, however often it is called
+-- in one transaction. For triggers on a table of the application's own; enqueue does it by itself.
+CREATE FUNCTION soloist.wake(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF EXISTS (SELECT FROM soloist.listening AS l WHERE l.queue = wake.queue AND l.until > clock_timestamp()) THEN
+        PERFORM pg_notify('soloist', wake.queue);
+    END IF;
+END $$;
+
 -- One row to do, in the caller's own transaction: it is there if and only if that commits. Gives its id, or null where
 -- a row with that unique_key is waiting or under way in the queue.
 CREATE FUNCTION soloist.enqueue(
@@ -16,6 +34,9 @@ BEGIN
     VALUES (enqueue.queue, enqueue.payload, coalesce(enqueue.due_at, now()), enqueue.unique_key, enqueue.priority)
     ON CONFLICT DO NOTHING
     RETURNING w.id INTO made;
+    IF made IS NOT NULL AND coalesce(enqueue.due_at, now()) <= clock_timestamp() THEN
+        PERFORM soloist.wake(enqueue.queue);
+    END IF;
     RETURN made;
 END $$;
 
@@ -34,6 +55,9 @@ BEGIN
     IF unique_keys IS NOT NULL AND cardinality(unique_keys) <> cardinality(payloads) THEN
         RAISE EXCEPTION 'there are % payloads and % unique_keys', cardinality(payloads), cardinality(unique_keys)
             USING ERRCODE = '22023', HINT = 'Give one key for each payload, null for those without, or no array at all.';
+    END IF;
+    IF coalesce(enqueue_many.due_at, now()) <= clock_timestamp() THEN
+        PERFORM soloist.wake(enqueue_many.queue);
     END IF;
     IF unique_keys IS NULL THEN
         RETURN QUERY

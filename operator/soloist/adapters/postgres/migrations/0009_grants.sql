@@ -8,6 +8,7 @@ AS $$
 BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA soloist TO %I', role);
     EXECUTE format('GRANT INSERT, SELECT (id, queue, unique_key) ON soloist.work_items TO %I', role);
+    EXECUTE format('GRANT SELECT ON soloist.listening TO %I', role);
 END $$;
 
 -- All that workers, controllers and applications with claims of their own need; not DDL.
@@ -19,7 +20,7 @@ BEGIN
     EXECUTE format(
         'GRANT SELECT, INSERT, UPDATE, DELETE ON soloist.work_items, soloist.dead_items, soloist.leader_epoch, '
         'soloist.job_runs, soloist.job_ticks, soloist.once, soloist.checkpoints, soloist.sources, soloist.claims, '
-        'soloist.dead_rows TO %I', role);
+        'soloist.dead_rows, soloist.listening TO %I', role);
     EXECUTE format('GRANT SELECT ON soloist.migrations TO %I', role);
     EXECUTE format('GRANT SELECT, UPDATE ON SEQUENCE soloist.fence TO %I', role);
 END $$;
