@@ -9,19 +9,19 @@ Why at most one run is launched per (ScheduledJob uid, tick), whatever crashes, 
    in ``active`` is somebody's late POST: Superseded, never launched.
 3. *A run that an earlier term recorded* is launched again only where it certainly was not: a launcher is never early, so
    an instant that lies strictly after that term's end was not reached. It is then recorded anew, under this epoch, which
-   takes the right from the former launcher. Everything else is Unknown.
+   takes the right from the former launcher. Everything else is Unknown, but where a Job or a ledger tells.
 4. *Whoever may still be at work is in the way*: an Unknown run, and one that a person deleted, count as running until
    their time-out has passed.
 5. *A further attempt is written ahead*, conditionally, before it is launched.
 
 ``decide`` looks at the world once and asks for one step; the caller takes it and looks again. What the rules of other
-kinds of runs are stands in ``launching``, ``recording``, ``adoption`` and ``settling``.
+kinds of runs are stands in ``launching``, ``recording``, ``adoption``, ``outcomes`` and ``settling``.
 """
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from soloist.domain import adoption, launching, recording, settling
+from soloist.domain import adoption, launching, outcomes, recording, settling
 from soloist.domain.gate import Standing
 from soloist.domain.steps import Step, Stop, Wait
 from soloist.domain.ticks import LATE
@@ -39,7 +39,7 @@ def decide(view: View) -> Step:
 
 def finish(view: View) -> Step:
     """While the process goes away: nothing starts, what has ended is written."""
-    for rule in (a_newer_term, settling.write_outcome, settling.keep_books_only):
+    for rule in (a_newer_term, outcomes.write_outcome, settling.keep_books_only):
         step = rule(view)
         if step is not None:
             return step
@@ -50,7 +50,7 @@ def settle(view: View) -> Step:
     """While something that leads to a launch is refused: the rest of the job goes on, trimming above all."""
     for rule in (
         a_newer_term,
-        settling.write_outcome,
+        outcomes.write_outcome,
         settling.settle_unrecorded,
         settling.keep_books_only,
         settling.trim,
@@ -63,7 +63,7 @@ def settle(view: View) -> Step:
 
 def stand_by(view: View) -> Step:
     """The spec cannot be run: nothing starts, and what is under way is settled all the same."""
-    for rule in (a_newer_term, adoption.let_go, adoption.adopt, settling.write_outcome, settling.keep_books_only):
+    for rule in (a_newer_term, adoption.let_go, adoption.adopt, outcomes.write_outcome, settling.keep_books_only):
         step = rule(view)
         if step is not None:
             return step
@@ -112,7 +112,7 @@ RULES = (
     recording.record,
     recording.record_person,
     recording.claim,
-    settling.write_outcome,
+    outcomes.write_outcome,
     settling.settle_unrecorded,
     settling.keep_books,
     settling.trim,
