@@ -275,6 +275,19 @@ def test_a_run_by_hand_has_a_key_of_its_own(desk: Desk, known: Database) -> None
         assert connection.execute("SELECT key, tick FROM effects WHERE place = 'by-hand'").fetchall() == [(uid, None)]
 
 
+def test_a_row_for_a_work_queue_is_in_the_database_that_the_queue_names(desk: Desk, known: Database) -> None:
+    queue = {"database": {"secretName": "db", "key": "uri"}, "deliver": {"http": {"url": "http://backend/"}}}
+    body = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "emails"}, "spec": queue}
+    desk.api.create(desk.namespace.ours("workqueues"), body)
+    desk.crew.job(
+        "queued", schedule="@every 2s", enqueue={"workQueue": "emails", "payload": {"tick": "{scheduledTime}"}}
+    )
+    run = last_run(desk, "queued", "Succeeded")
+    name = f"{desk.namespace.name}/emails"
+    assert run["status"]["response"]["excerpt"].endswith(f" of queue {name}")
+    assert run["spec"]["scheduledTime"] in ticks_queued(known, name)
+
+
 @pytest.mark.parametrize(
     ("name", "action", "reason", "words"),
     [
