@@ -77,7 +77,7 @@ class Crowded:
             "reason": ["Failed"] * 10,
         }
         values |= {"wait": [timedelta(hours=1)] * 10, "attempt": [2] * 10, "reclaims": [0] * 10}
-        query = self.statements.settle_done if done else self.statements.settle
+        query = self.statements.complete if done else self.statements.settle
         return self.run(BY_INDEX, query, values, generic=generic)[1]
 
 

@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Composable
 
 from soloist.adapters.postgres.column_sql import NOW, Name, cast, constant, iso, moment
 from soloist.adapters.postgres.mapped_sql import AND, COMMA, Shape, due_rows, said
-from soloist.adapters.postgres.outcome_sql import died, forgotten, outcomes, written
+from soloist.adapters.postgres.outcome_sql import all_done, died, forgotten, outcomes, written
 from soloist.domain.queue_tables import Inline
 
 _AS_CLAIMED: tuple[tuple[str, LiteralString], ...] = (("due", "timestamptz"), ("attempts", "int8"), ("status", "text"))
@@ -70,34 +70,41 @@ def renew(shape: Shape) -> Composable:
     )
 
 
-def settle(shape: Shape, *, all_done: bool) -> Composable:
+def settle(shape: Shape) -> Composable:
     """Gives n, outcome and true, of those whose claim holds and whose row is as it was claimed."""
-    inline = _inline(shape)
+    parts = [
+        outcomes(shape, *_AS_CLAIMED),
+        _written(shape, SQL(", x.error, x.reason, x.attempt, x.reclaims")),
+        forgotten(SQL("SELECT w.key FROM written AS w WHERE w.outcome = 'Done'")),
+        died(shape, "written", where=SQL("true")),
+    ]
+    return SQL("WITH {} SELECT w.n, w.outcome, true FROM written AS w").format(COMMA.join(parts))
+
+
+def complete(shape: Shape) -> Composable:
+    """Of a batch of nothing but Done: gives the fences of those that were written, and touches no other."""
+    done = forgotten(SQL("SELECT w.key FROM written AS w"))
+    parts = [all_done(shape, *_AS_CLAIMED), _written(shape, SQL("")), done]
+    return SQL("WITH {} SELECT w.fence FROM written AS w").format(COMMA.join(parts))
+
+
+def _written(shape: Shape, told: Composable) -> Composable:
     ever, later = SQL("'infinity'::pg_catalog.timestamptz"), SQL("({} + x.wait)").format(NOW)
     rest = SQL(
         "CASE x.outcome WHEN 'Park' THEN {} WHEN 'PutBack' THEN CASE WHEN x.wait > interval '0' THEN {} END END"
     ).format(_now(shape, ever), _now(shape, later))
-    kept = SQL("CASE x.outcome WHEN 'PutBack' THEN {} ELSE 0 END").format(Name("q", inline.reclaims))
-    assigned = [*_free(shape, rest=rest, kept=kept), *written(shape, "q", "x")]
-    told = SQL("") if all_done else SQL(", x.error, x.reason, x.attempt, x.reclaims")
-    parts = [
-        outcomes(shape, *_AS_CLAIMED, all_done=all_done),
-        SQL(
-            "written AS (UPDATE {relation} AS q SET {assigned} FROM x WHERE {held} AND {same}"
-            " RETURNING x.n, x.key, {rows}, x.fence, x.outcome, x.due{told}, true AS same)"
-        ).format(
-            relation=shape.relation,
-            assigned=COMMA.join(assigned),
-            held=_held(shape),
-            same=_same(shape),
-            rows=COMMA.join(shape.said_rows("x")),
-            told=told,
-        ),
-        forgotten("written"),
-    ]
-    if not all_done:
-        parts.append(died(shape, "written", where=SQL("true")))
-    return SQL("WITH {} SELECT w.n, w.outcome, w.same FROM written AS w").format(COMMA.join(parts))
+    kept = SQL("CASE x.outcome WHEN 'PutBack' THEN {} ELSE 0 END").format(Name("q", _inline(shape).reclaims))
+    return SQL(
+        "written AS (UPDATE {relation} AS q SET {assigned} FROM x WHERE {held} AND {same}"
+        " RETURNING x.n, x.key, {rows}, x.fence, x.outcome, x.due{told})"
+    ).format(
+        relation=shape.relation,
+        assigned=COMMA.join([*_free(shape, rest=rest, kept=kept), *written(shape, "q", "x")]),
+        held=_held(shape),
+        same=_same(shape),
+        rows=COMMA.join(shape.said_rows("x")),
+        told=told,
+    )
 
 
 def end(shape: Shape) -> Composable:

@@ -5,7 +5,7 @@ meanwhile is left as it is, and named.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from soloist.adapters.postgres.database import Database, Row
@@ -31,6 +31,8 @@ from soloist.domain.delivery_outcome import wait_after
 from soloist.domain.queue_spec import OnDead
 from soloist.domain.queue_tables import OutcomeBy
 
+Look = Callable[[Sequence[Settled]], Awaitable[list[Verdict]]]
+TAKEN_OVER = "SO003"
 SILENT = "A trigger or rule of the table lets the outcome vanish without a word: let its function give back NEW"
 
 
@@ -51,18 +53,39 @@ class MappedOutcomes:
         return said(outcome, self._shape.table.outcome)
 
     async def _write(self, outcomes: Sequence[Settled]) -> list[Verdict]:
+        """What is done is most of it and goes a short way; what that leaves is looked at more closely."""
+        inline = self._statements.end is not None
+        if self._shape.table.outcome is OutcomeBy.WORKER and all(isinstance(outcome, Done) for outcome in outcomes):
+            verdicts = await self._complete([outcome.claim for outcome in outcomes])
+            return await self._look(outcomes, verdicts, self._end if inline else self._apart)
+        verdicts = await self._write_each(outcomes)
+        return await self._look(outcomes, verdicts, self._end) if inline else verdicts
+
+    async def _complete(self, claims: Sequence[Claim]) -> list[Verdict]:
+        try:
+            rows = await self._database.fetch(self._statements.complete, self._values(claims), ahead=BY_INDEX)
+        except RowRefused as refused:
+            if refused.sqlstate != TAKEN_OVER:
+                raise
+            rows = []  # nothing was written: a claim was taken over meanwhile
+        fences = {row[0] for row in rows}
+        return [Verdict.ACCEPTED if claim.fence in fences else Verdict.LOST for claim in claims]
+
+    async def _write_each(self, outcomes: Sequence[Settled]) -> list[Verdict]:
         claims, words = [outcome.claim for outcome in outcomes], [self._said(outcome) for outcome in outcomes]
-        worker = self._shape.table.outcome is OutcomeBy.WORKER
-        if worker and all(word.outcome == "Done" for word in words):
-            rows = await self._database.fetch(self._statements.settle_done, self._values(claims), ahead=BY_INDEX)
-        else:
-            rows = await self._settle(claims, words, self._queue.on_dead)
         verdicts = [Verdict.LOST] * len(claims)
-        for number, became, same in rows:
+        for number, became, same in await self._settle(claims, words, self._queue.on_dead):
             verdicts[number - 1] = verdict(words[number - 1], became, same)
-        if self._statements.end is not None and len(rows) < len(claims):
-            left = [number for number, each in enumerate(verdicts) if each is Verdict.LOST]
-            for number, each in zip(left, await self._end([outcomes[number] for number in left]), strict=True):
+        return verdicts
+
+    async def _apart(self, outcomes: Sequence[Settled]) -> list[Verdict]:
+        return await settle_apart(outcomes, self._write_each, self._park)
+
+    async def _look(self, outcomes: Sequence[Settled], verdicts: list[Verdict], look: Look) -> list[Verdict]:
+        """Those that came out as lost, once more."""
+        left = [number for number, each in enumerate(verdicts) if each is Verdict.LOST]
+        if left:
+            for number, each in zip(left, await look([outcomes[number] for number in left]), strict=True):
                 verdicts[number] = each
         return verdicts
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from psycopg.sql import Composable
 
-from soloist.adapters.postgres import inline_sql, sidecar_sql, sidecar_sweep_sql
+from soloist.adapters.postgres import inline_sql, sidecar_outcome_sql, sidecar_sql, sidecar_sweep_sql
 from soloist.adapters.postgres.mapped_sql import INLINE_CLAIM, SIDECAR_CLAIM, Shape
 
 
@@ -20,24 +20,40 @@ class Statements:
     ahead: bytes
     renew: bytes
     settle: bytes
-    settle_done: bytes
+    complete: bytes
     end: bytes | None = None
     sweep: bytes | None = None
 
 
 def composed(shape: Shape) -> Statements:
-    mode = sidecar_sql if shape.inline is None else inline_sql
-    planner = SIDECAR_CLAIM if shape.inline is None else INLINE_CLAIM
+    if shape.inline is not None:
+        return _inline(shape)
     return Statements(
-        claims=tuple(_text(mode.claim(shape, first)) for first in range(len(shape.statuses("q")))),
-        planner=planner,
-        ahead=planner.replace(b"SELECT", b"SELECT soloist.lift_fence(),", 1),
-        renew=_text(mode.renew(shape)),
-        settle=_text(mode.settle(shape, all_done=False)),
-        settle_done=_text(mode.settle(shape, all_done=True)),
-        end=None if shape.inline is None else _text(inline_sql.end(shape)),
-        sweep=_text(sidecar_sweep_sql.sweep(shape)) if shape.inline is None else None,
+        claims=tuple(_text(sidecar_sql.claim(shape, first)) for first in range(len(shape.statuses("q")))),
+        planner=SIDECAR_CLAIM,
+        ahead=_ahead(SIDECAR_CLAIM),
+        renew=_text(sidecar_sql.renew(shape)),
+        settle=_text(sidecar_outcome_sql.settle(shape)),
+        complete=_text(sidecar_outcome_sql.complete(shape)),
+        sweep=_text(sidecar_sweep_sql.sweep(shape)),
     )
+
+
+def _inline(shape: Shape) -> Statements:
+    return Statements(
+        claims=tuple(_text(inline_sql.claim(shape, first)) for first in range(len(shape.statuses("q")))),
+        planner=INLINE_CLAIM,
+        ahead=_ahead(INLINE_CLAIM),
+        renew=_text(inline_sql.renew(shape)),
+        settle=_text(inline_sql.settle(shape)),
+        complete=_text(inline_sql.complete(shape)),
+        end=_text(inline_sql.end(shape)),
+    )
+
+
+def _ahead(planner: bytes) -> bytes:
+    """The fence is lifted to the present before any is handed out."""
+    return planner.replace(b"SELECT", b"SELECT soloist.lift_fence(),", 1)
 
 
 def _text(statement: Composable) -> bytes:

@@ -25,12 +25,16 @@ FULL: tuple[tuple[str, LiteralString], ...] = (
 )
 """What is said of each row: ``attempt`` is the number that a retry by hand would make."""
 
-_ALL_DONE = SQL("'Done' AS outcome, true AS counted, NULL::pg_catalog.text AS error, NULL::pg_catalog.interval AS wait")
+
+def outcomes(shape: Shape, *more: tuple[str, LiteralString]) -> Composable:
+    """``x``, as ``said`` has it."""
+    return said(shape, *FULL, *more)
 
 
-def outcomes(shape: Shape, *more: tuple[str, LiteralString], all_done: bool) -> Composable:
-    """``x``, as ``said`` has it. Of a batch of nothing but Done less is said, and less is written."""
-    return said(shape, *more, fixed=_ALL_DONE) if all_done else said(shape, *FULL, *more)
+def all_done(shape: Shape, *more: tuple[str, LiteralString]) -> Composable:
+    """The same of a batch of nothing but Done, of which less has to be said."""
+    fixed = "'Done' AS outcome, true AS counted, NULL::pg_catalog.text AS error, NULL::pg_catalog.interval AS wait"
+    return said(shape, *more, fixed=SQL(fixed))
 
 
 def written(shape: Shape, row: str, outcome: str) -> list[Composable]:
@@ -99,9 +103,6 @@ def died(shape: Shape, outcome: str, *, where: Composable) -> Composable:
     )
 
 
-def forgotten(outcome: str) -> Composable:
+def forgotten(keys: Composable) -> Composable:
     """A row that is done has no letter any more. Rows that their application moves keep theirs: it is of another time."""
-    return SQL(
-        "forgotten AS (DELETE FROM soloist.dead_rows AS d WHERE d.key = ANY (ARRAY("
-        "SELECT h.key FROM {} AS h WHERE h.outcome = 'Done' AND h.same)))"
-    ).format(sql.Identifier(outcome))
+    return SQL("forgotten AS (DELETE FROM soloist.dead_rows AS d WHERE d.key = ANY (ARRAY({})))").format(keys)

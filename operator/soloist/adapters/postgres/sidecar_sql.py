@@ -10,8 +10,7 @@ and then the sidecar's, by its own. A claim passes over users' rows that are loc
 from psycopg.sql import SQL, Composable
 
 from soloist.adapters.postgres.column_sql import NOW, iso
-from soloist.adapters.postgres.mapped_sql import AND, COMMA, Shape, due_rows, said
-from soloist.adapters.postgres.outcome_sql import died, forgotten, outcomes, written
+from soloist.adapters.postgres.mapped_sql import COMMA, Shape, due_rows, said
 from soloist.domain.queue_tables import OutcomeBy
 
 # What killed its workers before is kept for longer and longer beyond its lease, each row for a time of its own, so that it
@@ -77,89 +76,3 @@ def renew(shape: Shape) -> Composable:
         " UPDATE soloist.claims AS k SET held_until = {until}"
         " FROM sorted AS x WHERE k.key = x.key AND k.fence = x.fence RETURNING k.fence"
     ).format(said=said(shape), until=_UNTIL.format(now=NOW, reclaims=SQL("k.reclaims")))
-
-
-def settle(shape: Shape, *, all_done: bool) -> Composable:
-    """Gives n, outcome and whether the row was as it had been claimed, of those whose claim holds."""
-    parts = [outcomes(shape, all_done=all_done), _locked(shape), _held(shape, all_done=all_done), _ENDED]
-    checked: Composable = SQL("true")
-    if shape.table.outcome is OutcomeBy.WORKER:
-        parts += [_written(shape), forgotten("held")]
-        checked = SQL(
-            "soloist.all_written((SELECT count(*) FROM held AS h WHERE {}), (SELECT count(*) FROM written))"
-        ).format(_WRITES)
-    if not all_done:
-        parts += [_rested(shape), died(shape, "held", where=SQL("h.same"))]
-    return SQL("WITH {} SELECT h.n, h.outcome, h.same FROM held AS h WHERE {}").format(COMMA.join(parts), checked)
-
-
-_WRITES = SQL("h.same AND h.outcome IN ('Done', 'Again', 'Dead')")
-_ENDED = SQL(
-    "ended AS (DELETE FROM soloist.claims AS k WHERE k.key = ANY (ARRAY(SELECT h.key FROM held AS h WHERE NOT h.stays)))"
-)
-
-
-def _locked(shape: Shape) -> Composable:
-    return SQL(
-        "locked AS MATERIALIZED (SELECT x.*, q.there, q.due, q.status, q.attempts FROM x LEFT JOIN LATERAL ("
-        "SELECT true AS there, {due} AS due, {status} AS status, {attempts} AS attempts FROM {relation} AS q"
-        " WHERE {match} LIMIT 1 FOR NO KEY UPDATE) AS q ON true)"
-    ).format(
-        due=shape.due("q"),
-        status=shape.status("q"),
-        attempts=shape.attempts("q"),
-        relation=shape.relation,
-        match=shape.match("q", shape.said_rows("x")),
-    )
-
-
-def _held(shape: Shape, *, all_done: bool) -> Composable:
-    """Those whose claim holds. Sorted, so every row of the user's is locked before the first one of the sidecar."""
-    same = [SQL("l.{0} IS NOT DISTINCT FROM k.{0}").format(SQL(name)) for name in ("due", "status", "attempts")]
-    outcome: Composable = SQL("l.outcome")
-    stays: Composable = SQL("false")
-    if shape.table.outcome is OutcomeBy.HANDLER:
-        # The application said that it is done and left the row due as it was: this counts as a failure.
-        outcome = SQL(
-            "CASE WHEN l.outcome <> 'Done' OR NOT s.same THEN l.outcome WHEN l.wait IS NULL THEN 'Park' ELSE 'Again' END"
-        )
-    if not all_done:
-        remembers = SQL("true") if _counts(shape) or shape.table.due_at is None else SQL("k.retry_base > 0")
-        stays = SQL(
-            "s.same AND CASE o.outcome WHEN 'Park' THEN true WHEN 'Again' THEN {} WHEN 'PutBack'"
-            " THEN l.wait > interval '0' OR k.attempt > 0 OR k.retry_base > 0 OR k.reclaims > 0 ELSE false END"
-        ).format(remembers)
-    told = SQL("") if all_done else SQL(", l.reason, l.attempt, l.reclaims")
-    return SQL(
-        "held AS MATERIALIZED (SELECT l.n, l.key, {rows}, l.fence, l.counted, l.error, l.wait{told}, k.due, s.same, o.outcome,"
-        " {stays} AS stays FROM (SELECT * FROM locked ORDER BY key) AS l CROSS JOIN LATERAL ("
-        "SELECT * FROM soloist.claims AS c WHERE c.key = l.key AND c.fence = l.fence LIMIT 1 FOR UPDATE) AS k"
-        " CROSS JOIN LATERAL (SELECT l.there IS NOT NULL AND {same} AS same) AS s"
-        " CROSS JOIN LATERAL (SELECT {outcome} AS outcome) AS o)"
-    ).format(rows=COMMA.join(shape.said_rows("l")), told=told, stays=stays, same=AND.join(same), outcome=outcome)
-
-
-def _counts(shape: Shape) -> bool:
-    """Whether attempts are counted in the sidecar."""
-    return shape.table.outcome is OutcomeBy.HANDLER or shape.table.attempts is None
-
-
-def _written(shape: Shape) -> Composable:
-    return SQL("written AS (UPDATE {} AS q SET {} FROM held AS h WHERE {} AND {} RETURNING h.n)").format(
-        shape.relation, COMMA.join(written(shape, "q", "h")), _WRITES, shape.match("q", shape.said_rows("h"))
-    )
-
-
-def _rested(shape: Shape) -> Composable:
-    """What is remembered until the next claim. Where the next attempt's time is in the user's row, that keeps it back."""
-    moved = shape.table.outcome is OutcomeBy.WORKER and shape.table.due_at is not None
-    return SQL(
-        "rested AS (UPDATE soloist.claims AS k SET fence = NULL, worker = NULL,"
-        " held_until = CASE h.outcome WHEN 'Park' THEN 'infinity' WHEN 'Again' THEN {again} ELSE {now} + h.wait END,"
-        " reclaims = CASE h.outcome WHEN 'PutBack' THEN k.reclaims ELSE 0 END, attempt = k.attempt + {counted}"
-        " FROM held AS h WHERE h.stays AND k.key = h.key)"
-    ).format(
-        now=NOW,
-        again=NOW if moved else SQL("{} + h.wait").format(NOW),
-        counted=SQL("h.counted::pg_catalog.int4") if _counts(shape) else SQL("0"),
-    )

@@ -73,8 +73,8 @@ COMMENT ON COLUMN soloist.dead_rows.pk IS 'Its primary key, one text for each of
 COMMENT ON COLUMN soloist.dead_rows.attempt IS 'Number of the attempt that a retry would make.';
 COMMENT ON COLUMN soloist.dead_rows.reason IS 'As in soloist.dead_items.';
 
--- Raises SO003 unless all rows that were to be written were: a trigger that gives back null undoes a write and says
--- nothing. It makes the statement that asks for it fail as if the trigger had raised.
+-- Raises SO003 unless all that was to be written was, and so undoes the statement that asks. A trigger that gives back null
+-- undoes a write and says nothing; and a claim may be taken over while a statement waits for its row.
 CREATE FUNCTION soloist.all_written(wanted bigint, written bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
