@@ -5,6 +5,7 @@ from collections.abc import Callable
 from soloist.adapters.postgres.catalog import read_catalog
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped import MappedRows
+from soloist.adapters.postgres.mapped_dead import DeadRows
 from soloist.adapters.postgres.mapped_queue import MappedQueue
 from soloist.adapters.postgres.mapped_sql import Shape
 from soloist.adapters.postgres.statements import statement
@@ -20,12 +21,6 @@ async def open_mapped(
     database: Database, name: str, spec: QueueSpec, *, worker: str, boottime: Callable[[], float]
 ) -> MappedRows:
     """Raises PermanentError with what stands in the way, or TransientError."""
-    table = table_of(spec)
-    catalog = await read_catalog(database, table.name)
-    errors = [found.message for found in mapping_findings(spec, catalog) if found.severity is Severity.ERROR]
-    if errors:
-        raise PermanentError(" ".join(errors))
-    rows = await database.fetch(statement("source"), {"name": str(table.name)})
     queue = MappedQueue(
         name=name,
         worker=worker,
@@ -36,7 +31,22 @@ async def open_mapped(
         poll=spec.poll.most,
         on_dead=spec.on_dead,
     )
-    return MappedRows(database, shape_of(name, spec, catalog, source=rows[0][0]), queue, boottime=boottime)
+    return MappedRows(database, await _shape(database, name, spec), queue, boottime=boottime)
+
+
+async def open_dead_rows(database: Database, name: str, spec: QueueSpec) -> DeadRows:
+    """Likewise."""
+    return DeadRows(database, await _shape(database, name, spec))
+
+
+async def _shape(database: Database, name: str, spec: QueueSpec) -> Shape:
+    table = table_of(spec)
+    catalog = await read_catalog(database, table.name)
+    errors = [found.message for found in mapping_findings(spec, catalog) if found.severity is Severity.ERROR]
+    if errors:
+        raise PermanentError(" ".join(errors))
+    ((source,),) = await database.fetch(statement("source"), {"name": str(table.name)})
+    return shape_of(name, spec, catalog, source=source)
 
 
 def shape_of(name: str, spec: QueueSpec, catalog: Catalog, *, source: int) -> Shape:
