@@ -43,6 +43,11 @@ def started(crew: Crew, name: str, *, other_than: str = "") -> Raw:
     return found
 
 
+def early_in(period: int) -> None:
+    """Wait until more than half of a slot is left: whoever is applied now has its first tick well ahead."""
+    until(lambda: now().timestamp() % period < period / 2, what=f"a slot of {period} s has begun", timeout=period)
+
+
 def end(crew: Crew, job: Raw, phase: str = "Succeeded") -> Raw:
     """What a kubelet writes when the containers of a Job's Pod have ended."""
     api, run = crew.cluster.api(), job["metadata"]["name"]
@@ -131,6 +136,7 @@ def test_replace_deletes_the_job_that_is_going_on_before_it_starts_the_next(desk
 
 
 def test_a_template_edited_after_the_job_was_made_is_the_one_that_runs(desk: Desk) -> None:
+    early_in(10)
     desk.crew.job("changed", schedule="@every 10s", job=action("first"))
 
     def waiting() -> Raw | None:
@@ -148,6 +154,7 @@ def test_a_template_edited_after_the_job_was_made_is_the_one_that_runs(desk: Des
 
 
 def test_a_waiting_job_that_a_person_deletes_is_made_again_for_its_time(desk: Desk) -> None:
+    early_in(8)
     desk.crew.job("again", schedule="@every 8s", job=action())
 
     def waiting() -> Raw | None:
