@@ -17,7 +17,7 @@ from soloist.adapters.postgres.depths import managed_depths
 from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
 from soloist.adapters.postgres.managed_dead import DeadItems
 from soloist.domain.claims import Done, Failed, PutBack
-from soloist.domain.errors import TransientError
+from soloist.domain.errors import PermanentError, TransientError
 from soloist.loops.row_ports import Rows
 from tests.contracts.rows import ACCEPTED, LOST, NOTHING, REFUSED, Body, Enter, Key, RowsFacts, Standing
 from tests.postgres.pooler import PgBouncer
@@ -197,6 +197,46 @@ def test_a_wait_that_no_time_can_hold_parks_its_row_only(queue_database: Place, 
     run(queue_database, body)
     assert [row["attempt"] for row in items(connection)] == [2, 2, 2]
     assert [(row["reason"], row["attempt"]) for row in items(connection, "dead_items")] == [("Refused", 1)] * 2
+
+
+def test_a_trigger_that_breaks_for_one_row_keeps_the_outcomes_of_no_other(own_queue_database: Place) -> None:
+    with own_queue_database.connect() as connection:
+        ids = enqueue(connection, 5)
+        connection.execute(
+            sql.SQL(REFUSAL.replace("RAISE EXCEPTION 'row % is wanted for ever', OLD.id", "PERFORM nothing()")).format(
+                id=ids[2]
+            )
+        )
+
+    async def body(database: Database) -> None:
+        rows = managed(database)
+        claims = sorted(await rows.claim(5), key=lambda claim: int(claim.row[0]))
+        verdicts = await rows.settle([Done(claim=claim) for claim in claims])
+        assert verdicts == [ACCEPTED, ACCEPTED, REFUSED, ACCEPTED, ACCEPTED]
+
+    databases.with_database(own_queue_database.dsn(), body)
+    with own_queue_database.connect() as connection:
+        (dead,) = items(connection, "dead_items")
+    assert "function nothing() does not exist" in dead["last_error"]
+
+
+def test_a_right_that_is_missing_parks_nothing(own_queue_database: Place) -> None:
+    role = own_queue_database.server.role("hindered_worker")
+    with own_queue_database.connect() as connection:
+        connection.execute("SELECT soloist.allow_work('hindered_worker')")
+        enqueue(connection, 3)
+
+    async def body(database: Database) -> None:
+        rows = managed(database)
+        outcomes = [Done(claim=claim) for claim in await rows.claim(3)]
+        with own_queue_database.connect() as connection:
+            connection.execute("REVOKE DELETE ON soloist.work_items FROM hindered_worker")
+            with pytest.raises(PermanentError, match="permission denied for table work_items"):
+                await rows.settle(outcomes)
+            connection.execute("GRANT DELETE ON soloist.work_items TO hindered_worker")
+        assert await rows.settle(outcomes) == [ACCEPTED] * 3
+
+    databases.with_database(own_queue_database.dsn(role), body)
 
 
 def test_two_claims_of_one_row_in_one_batch_are_told_apart(queue_database: Place, connection: Connection) -> None:

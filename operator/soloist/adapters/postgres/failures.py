@@ -2,7 +2,8 @@
 
 A statement that the server refused did nothing, since each is a transaction of its own: ``sent`` is False. Where the
 connection went away it may have committed, and ``sent`` is True. Refusals part in two: those that another row of the same
-statement need not share (a constraint, a trigger, a value: ``RowRefused``), and those that a person must lift first.
+statement need not share (a constraint, a value, whatever a trigger does or does wrong: ``RowRefused``), and those that a
+person must lift first. A right that is missing is one of the latter wherever it is missing, since it is so for all rows.
 Only the server's own first sentence is repeated; its detail may quote the row.
 """
 
@@ -31,16 +32,24 @@ def translated(error: psycopg.Error, where: str) -> SoloistError:
     """``where`` is the database as messages call it."""
     code, said = error.sqlstate, first_line(error)
     if code is None:
-        if isinstance(error, psycopg.DataError | psycopg.ProgrammingError | psycopg.NotSupportedError):
-            return RowRefused(f"{where} was not asked: {said}", sqlstate="22000")
+        if isinstance(error, psycopg.DataError):
+            return RowRefused(f"{where} was not asked: {said}.", sqlstate="22000")
+        if isinstance(error, psycopg.ProgrammingError | psycopg.NotSupportedError):
+            return PermanentError(f"{where} was not asked: {said}.")
         return TransientError(f"{where} does not answer: {said}", sent=True)
     if code == CANCELED:
         return TransientError(f"{where} took too long: {said}", sent=False)
     if code[:2] in LATER:
         return TransientError(f"{where} cannot do that now: {said}", sent=LATER[code[:2]])
-    if code[:2] not in A_PERSON:
+    if code[:2] not in A_PERSON or (code != FORBIDDEN and _in_a_function_of_theirs(error)):
         return RowRefused(f"{where} refuses: {said}", sqlstate=code)
     return PermanentError(f"{where} refuses: {said}{_remedy(code, said)}")
+
+
+def _in_a_function_of_theirs(error: psycopg.Error) -> bool:
+    """Whether a function that is not ours was at it, as the server's context tells: a trigger of the users' table."""
+    lines = (error.diag.context or "").splitlines()
+    return any("PL/pgSQL" in line and "soloist." not in line for line in lines)
 
 
 def first_line(error: BaseException) -> str:
