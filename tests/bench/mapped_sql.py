@@ -1,8 +1,9 @@
 """What claims and outcomes on a table of the user's cost in SQL: the statements of a mapped queue, and nothing around them.
 
-The table is as Prisma makes it, with its indexes and its unique constraint. Threads claim batches and complete them, each on
-a connection of its own; what is counted are rows whose completion was accepted and committed. Each figure is the median of
-the rounds.
+The table is as Prisma makes it, with its indexes and its unique constraint; the one that is claimed inline has the room in
+its pages that a check advises. Threads claim batches and complete them, each on a connection of its own; what is counted are
+rows whose completion was accepted and committed. Each figure is the median of the rounds. Beside it stands, in the same
+rounds, the bare batch claim of `queue_sql` on one connection: a machine that is busy slows all of them alike.
 
     python -m tests.bench.mapped_sql [--rounds 3] [--rows 60000] [--workers 4] [--batch 100]
 """
@@ -24,7 +25,7 @@ from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import Statements, composed
 from soloist.adapters.postgres.migrate import migrate
 from soloist.adapters.postgres.url import database_url
-from tests.bench.queue_sql import SETTINGS
+from tests.bench.queue_sql import SETTINGS, Raw, drain_rate
 from tests.postgres.server import Database, Postgres
 from tests.queue.mapped_world import made, shape_in
 from tests.queue.user_tables import TABLES, UserTable
@@ -74,6 +75,8 @@ def rate(place: Database, user: UserTable, rows: int, workers: int, batch: int) 
     with place.connect() as connection:
         connection.execute("TRUNCATE soloist.claims, soloist.dead_rows")
         made(connection, user)
+        if user.inline is not None:
+            connection.execute(f"ALTER TABLE {user.name} SET (fillfactor = 70)")
         connection.execute(user.new.format(due="(now() - interval '1 hour' + n * interval '1 ms')", count=rows))
         connection.execute("VACUUM (ANALYZE)")
         connection.execute("CHECKPOINT")
@@ -99,16 +102,31 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--batch", type=int, default=100)
     chosen = parser.parse_args()
-    found: dict[str, list[float]] = {mode: [] for mode in MODES}
+    found: dict[str, list[float]] = {mode: [] for mode in ("raw", *MODES)}
     with Postgres(settings=SETTINGS) as server:
         place = server.create_database("bench_mapped")
         migrate(place.dsn())
+        bare = Raw()
+        bare.install(place)
         for _ in range(chosen.rounds):
+            with place.connect() as connection:
+                connection.prepare_threshold = 0
+                bare.empty(connection)
+                for start in range(0, chosen.rows, 1000):
+                    bare.enqueue(connection, [json.dumps({"n": n}) for n in range(start, start + 1000)])
+                found["raw"].append(drain_rate(bare, connection, chosen.rows))
             for mode, user in MODES.items():
                 found[mode].append(rate(place, user, chosen.rows, chosen.workers, chosen.batch))
     for mode, rates in found.items():
-        print(f"{mode:10} {statistics.median(rates):>10,.0f} rows/s   ({', '.join(f'{each:,.0f}' for each in rates)})")
-    print(json.dumps({f"sql_{mode}_per_s": round(statistics.median(rates)) for mode, rates in found.items()}))
+        times = statistics.median(ours / raw for ours, raw in zip(rates, found["raw"], strict=True))
+        print(
+            f"{mode:10} x{times:.2f} {statistics.median(rates):>10,.0f} rows/s   ({', '.join(f'{each:,.0f}' for each in rates)})"
+        )
+    print(
+        json.dumps(
+            {f"sql_{mode}_per_s": round(statistics.median(rates)) for mode, rates in found.items() if mode != "raw"}
+        )
+    )
     return 0
 
 

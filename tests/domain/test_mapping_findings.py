@@ -65,6 +65,7 @@ GOOD = Catalog(
     kind="r",
     owner="app",
     owned=True,
+    fillfactor=70,
     columns={made.name: made for made in COLUMNS},
     indexes=(
         TableIndex(name="Delivery_pkey", columns=("id",), unique=True),
@@ -268,6 +269,12 @@ NOTES = {
     "a time without zone": (having(NAIVE), TABLE, "NaiveTime", "is taken to hold UTC, as Prisma writes it"),
     "somebody else's table": (replace(GOOD, owned=False), TABLE, "NotOwner", "belongs to app"),
     "a pooler": (with_session(pooled=True), TABLE, "Pooler", "pgbouncer=true"),
+    "pages without room": (
+        replace(GOOD, fillfactor=100),
+        INLINE,
+        "NoRoom",
+        'ALTER TABLE "app"."Delivery" SET (fillfactor = 70);',
+    ),
     "a partitioned table": (replace(GOOD, kind="p"), TABLE, "Partitioned", "each claim looks into every partition"),
     "a trigger, once for each row": (
         replace(GOOD, triggers=(TableTrigger(name="t", function="f", on_update=True),)),
@@ -306,6 +313,7 @@ def test_what_is_good_to_know_is_a_note(what: str) -> None:
     ("catalog", "table"),
     [
         (GOOD, TABLE),
+        (replace(GOOD, fillfactor=100), TABLE),
         (GOOD, INLINE),
         (GOOD, HANDLER),
         (having(column("nextAttemptAt", "date")), HANDLER),

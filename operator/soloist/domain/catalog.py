@@ -97,6 +97,7 @@ class Catalog:
     row_security: bool = False
     row_security_forced: bool = False
     rows: float = -1
+    fillfactor: int = 100
     columns: Mapping[str, TableColumn] = field(default_factory=dict)
     indexes: tuple[TableIndex, ...] = ()
     triggers: tuple[TableTrigger, ...] = ()

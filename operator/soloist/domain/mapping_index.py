@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from soloist.domain.catalog import Catalog, TableIndex
-from soloist.domain.findings import Finding, quoted, sql_name, warning
+from soloist.domain.findings import Finding, note, quoted, sql_name, warning
 from soloist.domain.queue_tables import Inline, MappedTable
+
+_ROOM = 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +42,27 @@ def index_findings(table: MappedTable, catalog: Catalog, plan: ClaimPlan | None)
             field=field,
         )
     if isinstance(table.claim, Inline):
-        claim = table.claim
-        ours = {claim.fence, claim.lease_until, claim.reclaims, claim.claimed_by}
-        for index in catalog.indexes:
-            if touched := ours & set(index.columns):
-                yield warning(
-                    "ClaimColumnIndexed",
-                    f"The index {index.name} has a column of the claim in it, so every claim and renewal writes to all "
-                    f"indexes of {table.name}: drop it, or leave that column out of it.",
-                    field="spec.table.inline",
-                    column=sorted(name for name in touched if name)[0],
-                )
+        yield from _inline_findings(table, table.claim, catalog)
+
+
+def _inline_findings(table: MappedTable, claim: Inline, catalog: Catalog) -> Iterator[Finding]:
+    if catalog.fillfactor > _ROOM and catalog.kind == "r":
+        yield note(
+            "NoRoom",
+            f"The pages of {table.name} are filled to {catalog.fillfactor} %, so a claim often finds no room beside its row and "
+            f"writes to all indexes. For new pages: ALTER TABLE {sql_name(table.name)} SET (fillfactor = 70);",
+            field="spec.table.inline",
+        )
+    ours = {claim.fence, claim.lease_until, claim.reclaims, claim.claimed_by}
+    for index in catalog.indexes:
+        if touched := ours & set(index.columns):
+            yield warning(
+                "ClaimColumnIndexed",
+                f"The index {index.name} has a column of the claim in it, so every claim and renewal writes to all indexes of "
+                f"{table.name}: drop it, or leave that column out of it.",
+                field="spec.table.inline",
+                column=sorted(name for name in touched if name)[0],
+            )
 
 
 def suggested(table: MappedTable) -> str:

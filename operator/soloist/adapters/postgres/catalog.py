@@ -1,5 +1,7 @@
 """Reads what a database says about a table of the user's. Catalog queries only: it changes nothing and locks nothing."""
 
+from collections.abc import Sequence
+
 from soloist.adapters.postgres.connections import Connection
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.statements import statement
@@ -11,12 +13,12 @@ async def read_catalog(database: Database, table: TableName) -> Catalog:
     """Raises TransientError or PermanentError. A table that is not there is a catalog without a kind."""
     names = {"schema": table.schema, "table": table.table}
     async with database.transaction() as connection:
-        session = await _session(connection)
+        session = await _session(connection, ("claims", "dead_rows", "sources"))
         found = await (await connection.execute(statement("catalog_table"), names)).fetchall()
         if not found:
             similar = await (await connection.execute(statement("catalog_similar"), names)).fetchall()
             return Catalog(session=session, similar_tables=tuple(row[0] for row in similar))
-        oid, kind, owner, owned, usable, security, forced, rows = found[0]
+        oid, kind, owner, owned, usable, security, forced, rows, fillfactor = found[0]
         columns = await (await connection.execute(statement("catalog_columns"), {"oid": oid})).fetchall()
         indexes = await (await connection.execute(statement("catalog_indexes"), {"oid": oid})).fetchall()
         triggers = await (await connection.execute(statement("catalog_triggers"), {"oid": oid})).fetchall()
@@ -29,6 +31,7 @@ async def read_catalog(database: Database, table: TableName) -> Catalog:
         row_security=security,
         row_security_forced=forced,
         rows=rows,
+        fillfactor=fillfactor,
         columns={row[0]: _column(row) for row in columns},
         indexes=tuple(
             TableIndex(name=name, columns=tuple(names), unique=unique, valid=valid, predicate=predicate, method=method)
@@ -43,8 +46,16 @@ async def read_catalog(database: Database, table: TableName) -> Catalog:
     )
 
 
-async def _session(connection: Connection) -> Session:
-    ((*facts, backend),) = await (await connection.execute(statement("catalog_session"), ())).fetchall()
+async def read_session(database: Database) -> Session:
+    """For rows in soloist.work_items: who we are, and which of the rights that a worker needs are missing."""
+    async with database.transaction() as connection:
+        return await _session(connection, ("work_items", "dead_items"))
+
+
+async def _session(connection: Connection, tables: Sequence[str]) -> Session:
+    """``tables`` are those of the schema soloist that are written to."""
+    found = await connection.execute(statement("catalog_session"), {"tables": list(tables)})
+    ((*facts, backend),) = await found.fetchall()
     role, superuser, bypasses, standby, read_only, replication, zone, version, schema, missing = facts
     return Session(
         role=role,
