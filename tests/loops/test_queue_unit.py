@@ -68,7 +68,8 @@ def test_going_away_without_work_takes_no_time() -> None:
     run(body())
 
 
-def test_a_claim_that_is_answered_while_going_away_is_put_back() -> None:
+@pytest.mark.parametrize("answered", [1.0, 18.0])
+def test_a_claim_that_is_answered_while_going_away_is_put_back(answered: float) -> None:
     async def body() -> None:
         async with scene() as it:
             worker = it.worker()
@@ -77,7 +78,7 @@ def test_a_claim_that_is_answered_while_going_away_is_put_back() -> None:
             await asyncio.sleep(0.5)
             it.add(5)
             going = asyncio.create_task(worker.drain(20.0))
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(answered)
             worker.rows.hangs.clear()
             await going
             assert it.states() == ["waiting"] * 5
@@ -167,14 +168,17 @@ class Opener:
     """The ``QueueOpener``: fails as long as there are ``errors``, then opens rows over the scene's table."""
 
     def __init__(self, it: Scene, errors: list[Exception] | None = None) -> None:
-        self.it, self.errors, self.opened = it, errors or [], 0
+        self.it, self.errors = it, errors or []
         self.rows: list[Rows] = []
+        self.handlers: list[Handler] = []
+        self.acts = [done]
 
     async def open(self, name: QueueName, spec: QueueSpec, wake: Callable[[], None]) -> Opened:
         if self.errors:
             raise self.errors.pop(0)
         self.rows.append(Rows(self.it.table, spec))
-        return Opened(self.rows[-1], Handler(done))
+        self.handlers.append(Handler(self.acts[min(len(self.handlers), len(self.acts) - 1)]))
+        return Opened(self.rows[-1], self.handlers[-1])
 
 
 def unit(opener: Opener, notes: Notes) -> QueueUnit:
@@ -256,17 +260,26 @@ def test_a_queue_that_goes_while_it_is_being_opened_leaves_nothing() -> None:
     run(body())
 
 
-def test_nobody_works_on_after_the_loops_of_a_queue_have_broken() -> None:
+def test_nobody_works_on_after_a_loop_of_a_queue_has_broken_and_the_queue_goes_on_anew() -> None:
     async def body() -> None:
+        class Broken(Notes):
+            def claimed(self, queue: QueueName, claims: int, reclaimed: int) -> None:
+                super().claimed(queue, claims, reclaimed)
+                if len(self.claims) == 2:
+                    raise ZeroDivisionError("a fault of ours")
+
         async with scene() as it:
             it.add(3)
-            worker = it.worker(for_ever)
-            await it.until(lambda: len(worker.handler.running) == 3)
-            worker.task.cancel()
-            worker.loops.abandon()
-            await it.until(lambda: not worker.handler.running)
-            assert len(worker.notes.losses) == 3
-            it.worker()
+            opener, notes = Opener(it), Broken()
+            opener.acts = [for_ever, done]
+            made = unit(opener, notes)
+            await it.until(lambda: len(opener.handlers[0].running) == 3 if opener.handlers else False)
+            it.add(1)
+            await it.until(lambda: len(opener.handlers) == 2)
+            assert len(opener.handlers[0].cancelled) == 3, "what was in hand is worked no more"
             await it.finished()
+            assert len(opener.handlers[1].started) == 4
+            assert ("queue", "a fault of ours") in notes.failures
+            await made.drain(10.0)
 
     run(body())

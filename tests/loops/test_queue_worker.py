@@ -58,6 +58,23 @@ def test_a_full_claim_is_followed_by_the_next_at_once() -> None:
     run(body())
 
 
+def test_slots_that_become_free_one_by_one_are_filled_a_few_at_a_time() -> None:
+    async def body() -> None:
+        async with scene() as it:
+            it.add(640)
+
+            async def act(claim: Claim) -> Settled:
+                await asyncio.sleep(0.1 + int(claim.row[0]) % 64 / 1000)
+                return Done(claim=claim)
+
+            worker = it.worker(act)
+            await it.finished()
+            assert len(worker.notes.claims) < 640 / 3
+            assert now() < 10 * 0.164 + 0.5, "and none of them waits for long"
+
+    run(body())
+
+
 def test_in_an_idle_queue_a_row_is_worked_within_a_poll_interval_of_its_time() -> None:
     async def body() -> None:
         draw = Random(5)

@@ -8,6 +8,7 @@ import pytest
 
 from soloist.domain.claims import Verdict
 from soloist.domain.errors import TransientError
+from soloist.domain.queue_spec import Concurrency, PerKey
 from tests.loops.queue_world import LEASE, for_ever, lasting, now, queue_spec, scene
 from tests.loops.virtual_time import run
 
@@ -139,5 +140,35 @@ def test_a_renewal_that_crosses_the_writing_of_the_outcome_takes_nothing_for_los
             await asyncio.sleep(LEASE)
             assert worker.notes.losses == []
             assert [verdict for _, verdict, _ in worker.notes.verdicts] == [Verdict.ACCEPTED] * 40
+
+    run(body())
+
+
+def test_claims_of_about_the_same_age_are_renewed_by_one_statement() -> None:
+    async def body() -> None:
+        async with scene() as it:
+            worker = it.worker(lasting(2 * LEASE))
+            for _ in range(20):
+                it.add()
+                await asyncio.sleep(0.3)
+            await it.finished()
+            renewals = [many for _, call, many in worker.rows.calls if call == "renew"]
+            assert sum(renewals) >= 20 * 7
+            assert len(renewals) <= 20, "not one for each row"
+
+    run(body())
+
+
+def test_a_claim_that_is_lost_while_it_waits_for_its_key_never_starts() -> None:
+    async def body() -> None:
+        async with scene() as it:
+            it.add(4, endpoint="one")
+            two_at_once = Concurrency(per_worker=8, per_key=PerKey(column="endpoint", limit=2))
+            worker = it.worker(lasting(LEASE), queue_spec(concurrency=two_at_once))
+            await it.until(lambda: len(worker.loops.hand) == 4)
+            del it.table.rows[3]
+            await it.finished()
+            assert worker.handler.rows == ["1", "2", "4"]
+            assert [claim.row for _, claim, _ in worker.notes.losses] == [("3",)]
 
     run(body())

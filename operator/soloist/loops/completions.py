@@ -1,7 +1,6 @@
 """Writes what became of claims: many at once, none forgotten, each under its fence.
 
-An outcome waits at most ``LINGER`` for others; a full batch, and a worker that is going away, wait for nothing. A write of
-which no answer came is sent again as it was, with the same fences: the database takes each outcome once, so asking twice
+An outcome waits at most ``LINGER`` for others, and a full batch for nothing. A write of which no answer came is sent again as it was, with the same fences: the database takes each outcome once, so asking twice
 does no harm, and asking not at all would deliver the row again. That goes on until the claims' own deadlines, which their
 renewals move; whatever waits meanwhile takes up the room that new claims need, so a database that writes slowly is not
 given more to write. An outcome is offered at least once, however late: the fence decides, and no clock.
@@ -42,7 +41,6 @@ class Completions:
         self._clock, self._report, self._drawn = clock, report, drawn
         self._buffer: deque[Held] = deque()
         self._stir = asyncio.Event()
-        self._hurry = False
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -51,11 +49,6 @@ class Completions:
         held.outcome = outcome
         self._buffer.append(held)
         self._empty.clear()
-        self._stir.set()
-
-    def hurry(self) -> None:
-        """Wait for no company any more: the worker is going away."""
-        self._hurry = True
         self._stir.set()
 
     async def flushed(self) -> None:
@@ -80,7 +73,7 @@ class Completions:
     async def _company(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER):
-                while len(self._buffer) < BATCH and not self._hurry:
+                while len(self._buffer) < BATCH:
                     self._stir.clear()
                     await self._stir.wait()
 

@@ -86,7 +86,6 @@ class Loops:
         """Bring everything in hand to its end within ``seconds``, while ``run`` goes on."""
         until = self._clock.boottime() + seconds
         self.worker.close()
-        self._completions.hurry()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds - min(4.0, seconds / 2)):
                 await self.worker.at_rest()
@@ -147,7 +146,8 @@ class QueueUnit:
             try:
                 await self._live()
             except Exception as error:  # noqa: BLE001 - whatever ended this queue, it is tried again, and the others go on
-                self._report.failed(self._name, "queue", error)
+                fault = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+                self._report.failed(self._name, "queue", fault)
             pace = pace.after_error()
             await asyncio.sleep(pace.wait(full=False, drawn=self._drawn()))
 

@@ -93,5 +93,5 @@ class Renewals:
         for held in helds:
             if held.claim.fence in still:
                 held.sent = max(held.sent, sent)
-            elif held.outcome is None:
+            else:
                 self._handlers.give_up(held, "another worker has the row now, or it was cancelled")
