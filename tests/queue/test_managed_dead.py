@@ -11,6 +11,7 @@ import pytest
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.managed_dead import DeadItems
 from soloist.adapters.postgres.migrate import migrate
+from soloist.domain.dead_letter import FIRST
 from soloist.domain.errors import TransientError
 from tests.cluster.proxy import TcpProxy
 from tests.postgres.server import Database as Place
@@ -49,10 +50,10 @@ def test_letters_are_listed_page_by_page_those_first_that_died_first(
     async def body(dead: DeadItems) -> None:
         everyone = [letter.id for letter in await dead.oldest()]
         assert sorted(everyone) == ids
-        seen, after = [], None
+        seen, after = [], FIRST
         while page := await dead.oldest(2, after=after):
             seen += [letter.id for letter in page]
-            after = page[-1]
+            after = page[-1].place
         assert seen == everyone
         (first,) = await dead.oldest(1)
         assert (first.row, first.reason, first.error, first.attempt) == ((str(first.id),), "Failed", "HTTP 410", 2)
@@ -123,6 +124,7 @@ def test_letters_are_put_away_by_id_or_by_age(queue_database: Place, connection:
         assert await dead.purge([ids[0], foreign]) == {ids[0]}
         assert await dead.purge_older(timedelta(hours=1)) == 0
         connection.execute("UPDATE soloist.dead_items SET died_at = now() - interval '2 hours' WHERE id = %s", ids[1:2])
+        assert (await dead.count(), await dead.count(older_than=timedelta(hours=1))) == (3, 1)
         assert await dead.purge_older(timedelta(hours=1)) == 1
         assert await dead.purge_older(timedelta()) == 2
 

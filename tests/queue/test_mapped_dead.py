@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from soloist.adapters.postgres.mapped_dead import DeadRows
 from soloist.adapters.postgres.mapped_opening import open_dead_rows
 from soloist.domain.claims import Claim, Done, Failed, Parked, Settled, Verdict
+from soloist.domain.dead_letter import FIRST
 from tests.contracts.rows import HOUR, NOTHING, Key
 from tests.postgres.server import Database as Place
 from tests.queue.mapped_world import QUEUE, MappedWorld, in_world, with_retry_at_once
@@ -211,3 +213,40 @@ def test_letters_of_one_row_at_several_times_are_letters_of_their_own(run: Run) 
         assert scalar(world.connection, "SELECT count(*) FROM soloist.dead_rows") == 0
 
     run("schedules", body)
+
+
+def test_letters_are_listed_page_by_page_those_first_that_died_first(run: Run) -> None:
+    async def body(world: MappedWorld, dead: DeadRows) -> None:
+        await world.add(5)
+        for _ in range(5):
+            await give_up(world)
+        world.connection.execute("UPDATE soloist.dead_rows SET died_at = now() WHERE id % 2 = 0")
+        everyone = [(letter.died_at, letter.id) for letter in await dead.oldest()]
+        assert everyone == sorted(everyone)
+        seen, after = [], FIRST
+        while page := await dead.oldest(2, after=after):
+            seen += [letter.place for letter in page]
+            after = page[-1].place
+        assert seen == everyone
+
+    run("snake", body)
+
+
+def test_letters_are_counted_and_put_away_by_age(run: Run) -> None:
+    async def body(world: MappedWorld, dead: DeadRows) -> None:
+        keys = await world.add(3)
+        for _ in keys:
+            await give_up(world)
+        world.connection.execute(
+            "UPDATE soloist.dead_rows SET died_at = now() - interval '2 hours' WHERE pk = %s", (list(keys[0]),)
+        )
+        world.connection.execute("UPDATE soloist.dead_rows SET queue = 'other' WHERE pk = %s", (list(keys[1]),))
+        before = [world.row(key) for key in keys]
+        assert (await dead.count(), await dead.count(older_than=timedelta(hours=1))) == (2, 1)
+        assert await dead.purge_older(timedelta(hours=1)) == 1
+        assert [letter.row for letter in await dead.oldest()] == [keys[2]]
+        assert await dead.purge_older(timedelta()) == 1
+        assert [world.row(key) for key in keys] == before
+        assert scalar(world.connection, "SELECT count(*) FROM soloist.dead_rows") == 1
+
+    run("snake", body)

@@ -43,7 +43,7 @@ class QueueFiles:
 
     async def run(self, tell: Callable[[FoundQueues], None]) -> NoReturn:
         """Tell of all queues now, and whenever the files have changed."""
-        tell(self._found())
+        tell(self.found())
         refused: tuple[object, ...] = ()
         while True:
             await asyncio.sleep(LOOK_EVERY)
@@ -56,7 +56,7 @@ class QueueFiles:
                 refused = stamp
                 self._told(f"{error} What was read before goes on to hold.")
             else:
-                tell(self._found())
+                tell(self.found())
 
     async def read_key(self, namespace: str, ref: KeyRef) -> Sealed:
         """A value of a Secret or ConfigMap that is in the files."""
@@ -69,7 +69,8 @@ class QueueFiles:
             raise PermanentError(f"{place} has no key {ref.key!r} with text in it: add it, or name another key.")
         return Sealed(text)
 
-    def _found(self) -> FoundQueues:
+    def found(self) -> FoundQueues:
+        """All queues, as they were read last."""
         return queues_in(each for (kind, *_), each in self._read.objects.items() if kind == "WorkQueue")
 
 

@@ -5,13 +5,11 @@ connection breaks or a server crashes; asking again does what was left to do.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.statements import statement
-from soloist.domain.dead_letter import Letter
-
-_BEFORE_ALL = datetime(1, 1, 3, tzinfo=UTC)
+from soloist.domain.dead_letter import A_PERSON_WAITS, FIRST, Letter, PlaceInList
 
 
 class DeadItems:
@@ -20,9 +18,15 @@ class DeadItems:
     def __init__(self, database: Database, queue: str) -> None:
         self._database, self._queue = database, queue
 
-    async def oldest(self, most: int = 100, *, after: Letter | None = None) -> list[Letter]:
+    async def count(self, *, older_than: timedelta = timedelta()) -> int:
+        """How many have been dead for longer."""
+        values = {"queue": self._queue, "older_than": older_than}
+        ((count,),) = await self._database.fetch(statement("count_dead_items"), values, most_seconds=A_PERSON_WAITS)
+        return int(count)
+
+    async def oldest(self, most: int = 100, *, after: PlaceInList = FIRST) -> list[Letter]:
         """At most ``most`` of them, those first that died first; ``after`` is the last one of the page before."""
-        died_at, id_ = (after.died_at, after.id) if after else (_BEFORE_ALL, 0)
+        died_at, id_ = after
         values = {"queue": self._queue, "died_at": died_at, "id": id_, "most": most}
         return [
             Letter(
@@ -67,5 +71,5 @@ class DeadItems:
     async def purge_older(self, than: timedelta) -> int:
         """Deletes those that have been dead for longer, and says how many."""
         values = {"queue": self._queue, "older_than": than}
-        ((count,),) = await self._database.fetch(statement("purge_old_dead_items"), values)
+        ((count,),) = await self._database.fetch(statement("purge_old_dead_items"), values, most_seconds=A_PERSON_WAITS)
         return int(count)

@@ -8,8 +8,11 @@ SELECT
         SELECT pg_catalog.format('%%s ON soloist.%%s', w.privilege, c.relname)
         FROM pg_catalog.pg_class AS c
         CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS w(privilege)
-        WHERE c.relnamespace = pg_catalog.to_regnamespace('soloist') AND c.relname IN ('claims', 'dead_rows', 'sources')
-            AND NOT pg_catalog.has_table_privilege(c.oid, w.privilege)
+        WHERE c.relnamespace = pg_catalog.to_regnamespace('soloist') AND CASE
+            WHEN c.relname = ANY (%(tables)s) THEN NOT pg_catalog.has_table_privilege(c.oid, w.privilege)
+            -- As nextval has it: either right will do.
+            WHEN c.relname = 'fence' AND w.privilege = 'UPDATE' THEN NOT pg_catalog.has_sequence_privilege(c.oid, 'UPDATE, USAGE')
+        END
         ORDER BY c.relname, w.privilege
     ),
     pg_catalog.pg_backend_pid()
