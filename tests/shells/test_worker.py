@@ -1,0 +1,60 @@
+"""When a worker says that it is well, by what its parts are at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from soloist.domain.queue_name import FoundQueues, QueueName
+from soloist.shells.worker import HUNG, Worker
+from soloist.shells.worker_settings import load
+from tests.loops.queue_world import queue_spec
+
+
+class Queues:
+    """In place of the queues: when each loop last went round."""
+
+    def __init__(self, **progressed: float) -> None:
+        self.units: dict[QueueName, Any] = {
+            QueueName("shop", name): SimpleNamespace(progressed=moment, spec=queue_spec(lease=60.0))
+            for name, moment in progressed.items()
+        }
+
+    def follow(self, found: object) -> None: ...
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Worker:
+    (tmp_path / "none.yaml").write_text("")
+    return Worker(load({"files": (str(tmp_path),)}, {}))
+
+
+def test_a_claim_loop_that_has_not_gone_round_for_a_lease_is_named(worker: Worker) -> None:
+    now = worker._clock.boottime()
+    worker._queues = Queues(fine=now, slow=now - 50, hung=now - 61)  # type: ignore[assignment]
+    well, sentence = worker._loops_turn()
+    assert not well
+    assert "shop/hung for 61 s" in sentence
+    assert "slow" not in sentence
+    worker._queues = Queues(fine=now, slow=now - 50)  # type: ignore[assignment]
+    assert worker._loops_turn() == (True, "2 queues go round")
+    assert HUNG < 60
+
+
+def test_whoever_has_heard_nothing_of_workqueues_for_long_is_unwell(worker: Worker) -> None:
+    assert worker._queues_are_followed()[0], "it has only begun"
+    worker._born -= 301
+    worker._heard = lambda: float("-inf")
+    assert not worker._queues_are_followed()[0]
+    worker._heard = worker._clock.boottime
+    assert worker._queues_are_followed()[0]
+
+
+def test_it_is_ready_when_the_first_list_is_through_be_it_empty(worker: Worker) -> None:
+    worker._queues = Queues()  # type: ignore[assignment]
+    assert worker._queues_are_known() == (False, "the first list is not through")
+    worker._told(FoundQueues())
+    assert worker._queues_are_known() == (True, "0 queues")
