@@ -7,6 +7,7 @@ The map, from the ground up; an arrow never runs back (import-linter holds it):
 - ``loops``    what goes on for ever; one ``step()`` each; talks to ports only.
 - ``adapters`` what touches the world: ``kube``, ``http``, the clock.
 - ``shells``   who starts it: supervisor, settings, controller, command line.
+- ``queue``    what applications import: rows to do, enqueued and worked in their own process.
 """
 
 __version__ = "0.1.0"
