@@ -3,7 +3,8 @@
 import pytest
 
 from soloist.shells.cli import cli
-from tests.shells.cli_pages import COMMANDS, GOLDEN, PAGES, page
+from soloist.shells.cli_queue import queue
+from tests.shells.cli_pages import COMMANDS, GOLDEN, PAGES, QUEUE_COMMANDS, page
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -19,3 +20,4 @@ def test_no_golden_file_is_left_over() -> None:
 
 def test_every_command_has_a_page_of_help() -> None:
     assert set(cli.commands) == {*COMMANDS, "controller", "worker"}
+    assert set(queue.commands) == set(QUEUE_COMMANDS)

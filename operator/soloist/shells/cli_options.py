@@ -38,21 +38,24 @@ def _options(*options: Callable[[Function], Function]) -> Callable[[Function], F
     return decorate
 
 
-cluster = _options(
+access = _options(
     click.option("--kubeconfig", default="", help="Kubeconfig file; default: $KUBECONFIG, then ~/.kube/config."),
     click.option("--context", default="", help="Context of the kubeconfig; default: its current one."),
     click.option("-n", "--namespace", default="", help="Namespace; default: the context's."),
+)  # fmt: skip
+cluster = _options(
+    access,
     click.option("--lease-name", default="soloist", envvar="SOLOIST_LEASE_NAME", show_default=True, help="Name of the controllers' Lease."),
     click.option("--lease-namespace", default="", envvar="SOLOIST_LEASE_NAMESPACE", help="Its namespace; default: found."),
 )  # fmt: skip
 
 
 def target(options: dict[str, Any], **more: Any) -> "Target":
-    """The cluster that the options of ``cluster`` name."""
+    """The cluster that the options of ``cluster`` or ``access`` name."""
     from soloist.shells.cli_target import Target
 
     names = ("kubeconfig", "context", "namespace", "lease_name", "lease_namespace")
-    return Target.of(**{name: options[name] for name in names}, **more)
+    return Target.of(**{name: options[name] for name in names if name in options}, **more)
 
 
 def one_or_all(job: str | None, everything: bool) -> str | None:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.kube.answers import NotFound, Refusal
 from soloist.adapters.kube.api import KubeApi
-from soloist.adapters.kube.store import JOBS, RUNS, KubeStore, collection, path_of
+from soloist.adapters.kube.queue_watch import QUEUES
+from soloist.adapters.kube.store import JOBS, RUNS, KubeStore, collection, list_all, path_of
 from soloist.domain.lease import EPOCH, LeaseRecord
 from soloist.domain.lease import parse as parse_lease
 from soloist.domain.parsing import parse_job
@@ -19,6 +20,8 @@ from soloist.shells.cli_target import Target, forbidden
 from soloist.shells.cli_text import Complaint
 
 LEASES = "/apis/coordination.k8s.io/v1"
+_KINDS = {JOBS: "ScheduledJob", QUEUES: "WorkQueue"}
+_LISTINGS = {JOBS: "soloist status -A", QUEUES: "soloist queue list -A"}
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -85,29 +88,35 @@ def _why_not(error: Refusal) -> str:
 
 async def read_job(api: KubeApi, target: Target, name: str) -> Raw:
     """The ScheduledJob; where there is none, names that are near, here and elsewhere."""
+    return await read_one(api, target, JOBS, name)
+
+
+async def read_one(api: KubeApi, target: Target, plural: str, name: str) -> Raw:
+    """The same for any kind of ours that people name."""
     try:
-        return await api.request("GET", path_of(JOBS, target.namespace, name))
+        return await api.request("GET", path_of(plural, target.namespace, name))
     except NotFound as error:
-        jobs = (await KubeStore(api, namespaces=(target.namespace,)).list_jobs()).items
-        names = sorted(job["metadata"]["name"] for job in jobs)
+        listed = (await list_all(api, [path_of(plural, target.namespace)])).items
+        names = sorted(each["metadata"]["name"] for each in listed)
         raise Complaint(
-            f'There is no ScheduledJob "{name}" in namespace {target.namespace}. {await _near(api, name, names)}'
+            f'There is no {_KINDS[plural]} "{name}" in namespace {target.namespace}. '
+            f"{await _near(api, plural, name, names)}"
         ) from error
 
 
-async def _near(api: KubeApi, name: str, names: list[str]) -> str:
+async def _near(api: KubeApi, plural: str, name: str, names: list[str]) -> str:
     try:
-        everywhere = (await KubeStore(api).list_jobs()).items
+        everywhere = (await list_all(api, [path_of(plural)])).items
     except Refusal:
         everywhere = []
-    places = sorted(job["metadata"]["namespace"] for job in everywhere if job["metadata"]["name"] == name)
+    places = sorted(each["metadata"]["namespace"] for each in everywhere if each["metadata"]["name"] == name)
     if places:
         return f"There is one in {', '.join(places)}: name it with -n."
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     if close:
         return f"Did you mean {' or '.join(close)}?"
     if not names:
-        return "There are none at all there: choose another with -n, or see soloist status -A."
+        return f"There are none at all there: choose another with -n, or see {_LISTINGS[plural]}."
     return f"There are: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}."
 
 
