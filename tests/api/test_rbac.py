@@ -63,6 +63,11 @@ class Stage:
     def job(self, name: str, **spec: Any) -> None:
         self.jobs.job(name, **{"schedule": "@every 1s", "timeoutSeconds": 10, **spec})
 
+    def queue(self, name: str) -> None:
+        spec = {"database": {"secretName": "backend", "key": "uri"}, "deliver": {"external": {}}}
+        body = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": name}, "spec": spec}
+        self.cluster.api().create(self.work.ours("workqueues"), body)
+
     def disturb(self) -> None:
         """Write to objects behind the controller's back: its next write is refused, and it reads them again."""
         annotation = {"metadata": {"annotations": {"example.org/touched": str(time.monotonic())}}}
@@ -120,6 +125,7 @@ def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: S
     stage.job("report", job=JOB)
     stage.job("expire", sql={"databaseRef": {"secretName": "backend", "key": "uri"}, "statement": "SELECT 1"})
     stage.job("digest", enqueue={"workQueue": "emails"})
+    stage.queue("emails")
     stage.start("a")
     received = backend.wait(3, path="/sweep", timeout=60)
     assert {seen.header("Authorization") for seen in received} == {"s3cret-word"}
@@ -133,6 +139,9 @@ def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: S
     crew.wait(lambda: [job for job in api.items(path) if not job["spec"].get("suspend")], what="the next Job started")
     reads = {("soloist.dev", kind, "get") for kind in ("scheduledjobs", "jobruns")}
     crew.wait(lambda: reads <= stage.used() or stage.disturb(), what="what others wrote to is read again")
+
+    queue = stage.work.ours("workqueues", "emails")
+    crew.wait(lambda: api.get(queue).get("status", {}).get("conditions"), what="the WorkQueue is looked after")
 
     published = "soloist.dev/holder-pod"
     crew.wait(lambda: published in (crew.lease() or {})["metadata"]["annotations"], what="the container is published")

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from soloist.shells import settings as of_controllers
 from soloist.shells import worker_settings as of_workers
 from soloist.shells.parsing import Row
+from soloist.shells.queue_standing import StandingMetrics
 from soloist.shells.queue_telemetry import QueueMetrics
 from soloist.shells.telemetry import Metrics
 
@@ -107,6 +108,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": lambda: settings(of_controllers.rows()),
     "worker-settings": lambda: settings(of_workers.rows()),
     "metrics": lambda: metrics(Metrics),
+    "queue-metrics": lambda: metrics(StandingMetrics),
     "worker-metrics": lambda: metrics(QueueMetrics),
     "scheduledjob-spec": lambda: fields("scheduledjobs", "spec"),
     "scheduledjob-status": lambda: fields("scheduledjobs", "status"),

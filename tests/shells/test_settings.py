@@ -59,6 +59,7 @@ def test_values_get_their_types() -> None:
         ({"SOLOIST_CLAIM_AHEAD": "61"}, "claim-ahead is 61.0 s: write at most 60."),
         ({"SOLOIST_STALENESS_LIMIT": "100"}, "staleness-limit is 100.0 s, not longer than relist (120.0 s)"),
         ({"SOLOIST_RELIST": "0"}, "relist is 0.0 s: write more than 0."),
+        ({"SOLOIST_MEASURE_QUEUES": "0"}, "measure-queues is 0.0 s: write more than 0."),
         ({"SOLOIST_GRACE": "-1"}, "grace is -1.0 s: write 0 or more."),
         ({"SOLOIST_HEALTH_PORT": "70000"}, "health-port is 70000: write 0 to 65535."),
         ({"SOLOIST_MAX_API_WRITES": "0"}, "max-api-writes is 0: write 1 or more."),

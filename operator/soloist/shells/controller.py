@@ -34,6 +34,7 @@ from soloist.shells.candidacy import Candidacy, Told, pod_name
 from soloist.shells.child import ExitCode, crash
 from soloist.shells.health import health_server
 from soloist.shells.knowledge import Knowledge
+from soloist.shells.queue_care import queue_care
 from soloist.shells.reporting import Reporter
 from soloist.shells.settings import ControllerSettings
 from soloist.shells.sql_actions import sql_launcher
@@ -128,6 +129,10 @@ class Controller:
             needed_epochs=lambda: self._needed,
         )
         self._candidacy = Candidacy(settings, self._access, clock, told)
+        term = self._candidacy.term
+        self._queues = queue_care(
+            settings, clock, quiet, self._metrics, report=report, recorder=self._recorder, term=term
+        )
         jobs = JobLauncher(api, self._knowledge.job_watch, trusted=lambda: self._scheduler.may_act())
         self._scheduler = Scheduler(
             cache=self._knowledge.cache,
@@ -135,7 +140,7 @@ class Controller:
             launcher=Launchers({HttpAction: http, JobAction: jobs, SqlAction: sql, EnqueueAction: sql}),
             report=report,
             clock=clock,
-            term=self._candidacy.term,
+            term=term,
             fresh=self._knowledge.fresh,
             on_stop=self._candidacy.end,
             stage=self._stage,
@@ -153,7 +158,13 @@ class Controller:
     async def _begin_term(self) -> None:
         followed = await self._knowledge.begin_term()
         self._scheduler.start()
-        for each in (self._scheduler.run(), *followed, self._remember_epochs(), self._tell_if_stale()):
+        for each in (
+            self._scheduler.run(),
+            *followed,
+            self._remember_epochs(),
+            self._tell_if_stale(),
+            self._queues.run(),
+        ):
             self._spawn(each)
 
     async def _tell_if_stale(self) -> None:

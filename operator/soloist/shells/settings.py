@@ -60,6 +60,7 @@ class ControllerSettings:
     )
     record_ahead: float = setting(2.0, "seconds before its time that a run may be recorded, at the most 2")
     relist: float = setting(120.0, "seconds between lists: a watch may lose a delete without telling")
+    measure_queues: float = setting(5.0, "seconds between the leader's looks into each database that has WorkQueues")
     staleness_limit: float = setting(300.0, "seconds since watch or list last spoke, after which nothing is launched")
     grace: float = setting(25.0, "seconds that running actions get at SIGTERM; terminationGracePeriodSeconds is 5 more")
 
@@ -94,6 +95,7 @@ def _contradictions(s: ControllerSettings) -> list[str]:
         ),
         (s.claim_ahead <= 60, f"claim-ahead is {s.claim_ahead} s: write at most 60."),
         (s.relist > 0, f"relist is {s.relist} s: write more than 0."),
+        (s.measure_queues > 0, f"measure-queues is {s.measure_queues} s: write more than 0."),
         (
             s.staleness_limit > s.relist,
             f"staleness-limit is {s.staleness_limit} s, not longer than relist ({s.relist} s):"

@@ -1,15 +1,19 @@
 """WorkQueues on the API server: a list, then a bare watch. What a list does not hold any more is gone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
+from soloist.adapters.kube.answers import NotFound
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.store import list_all, path_of
 from soloist.adapters.kube.watch import Watch
+from soloist.domain.errors import TransientError
 from soloist.domain.queue_name import FoundQueues, queues_in
 from soloist.ports import Raw
 
 QUEUES = "workqueues"
+
+NO_KIND = "The API server knows no WorkQueues: to have queues, apply manifests/crds/workqueues.yaml. It is looked for again now and then."
 
 
 class QueueWatch:
@@ -28,13 +32,21 @@ class QueueWatch:
         """CLOCK_BOOTTIME of the last word from the API server; -inf before the first."""
         return self._watch.heard
 
+    @property
+    def objects(self) -> Collection[Raw]:
+        """All of them as they were heard of last, with their status."""
+        return self._objects.values()
+
     async def run(self, tell: Callable[[FoundQueues], None]) -> NoReturn:
         """Tell of all queues when they have been listed, and at each change of one's spec."""
         self._tell = tell
         await self._watch.run()
 
     async def _relist(self) -> str:
-        listing = await list_all(self._api, self._paths)
+        try:
+            listing = await list_all(self._api, self._paths)
+        except NotFound as error:
+            raise TransientError(NO_KIND) from error
         self._objects = {_place(each): each for each in listing.items}
         self._changed()
         return listing.resource_version

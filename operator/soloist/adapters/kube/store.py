@@ -133,13 +133,13 @@ class KubeStore:
             "metadata": {"namespace": namespace, "name": name, "uid": uid, "resourceVersion": resource_version},
             "status": merged(before, status),
         }
-        return await self._write_status("PUT", path_of(JOBS, namespace, name, "status"), whole)
+        return await write_status(self._api, "PUT", path_of(JOBS, namespace, name, "status"), whole)
 
     async def write_run_status(
         self, namespace: str, name: str, *, uid: str, resource_version: str, status: Mapping[str, Any]
     ) -> Written | Conflict | Gone:
         patch = {"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": status}
-        return await self._write_status("PATCH", path_of(RUNS, namespace, name, "status"), patch)
+        return await write_status(self._api, "PATCH", path_of(RUNS, namespace, name, "status"), patch)
 
     async def delete_run(self, namespace: str, name: str, *, uid: str) -> None:
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
@@ -155,18 +155,20 @@ class KubeStore:
         except NotFound:
             return None
 
-    async def _write_status(self, method: str, path: str, body: Raw) -> Written | Conflict | Gone:
-        kind = MERGE_PATCH if method == "PATCH" else JSON
-        try:
-            return Written(obj=slim(await self._api.request(method, path, body, content_type=kind)))
-        except Clash:
+
+async def write_status(api: KubeApi, method: str, path: str, body: Raw) -> Written | Conflict | Gone:
+    """``body`` names the uid and the resourceVersion that it was decided on."""
+    kind = MERGE_PATCH if method == "PATCH" else JSON
+    try:
+        return Written(obj=slim(await api.request(method, path, body, content_type=kind)))
+    except Clash:
+        return Conflict()
+    except NotFound as error:
+        return Gone(message=str(error))
+    except Refusal as error:
+        if any(field == "metadata.uid" for _, field in error.causes):
             return Conflict()
-        except NotFound as error:
-            return Gone(message=str(error))
-        except Refusal as error:
-            if any(field == "metadata.uid" for _, field in error.causes):
-                return Conflict()
-            raise
+        raise
 
 
 async def _list_one(api: KubeApi, path: str, selector: str) -> Listing:

@@ -4,8 +4,10 @@ from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.migrate import Applied, known, pending
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.errors import PermanentError
+from soloist.domain.queue_validity import Schema
 
 _THERE = b"SELECT pg_catalog.to_regclass('soloist.migrations') IS NOT NULL"
+_WHERE = b"SELECT system_identifier::text, pg_catalog.current_database()::text FROM pg_catalog.pg_control_system()"
 
 
 async def installation(database: Database) -> str:
@@ -21,3 +23,21 @@ async def installation(database: Database) -> str:
         where = f"is at version {rows[-1][0]}, and this program needs {todo[-1].version}" if rows else "is not there"
         raise PermanentError(f"{database.name}: the schema soloist {where}: run soloist migrate on it.")
     return str(rows[0][2])
+
+
+async def schema_of(database: Database) -> tuple[Schema, str]:
+    """The version that is there and the one that is needed; and a name for the very database, however it is reached.
+
+    That name has the server's own identity in it: a copy that was restored elsewhere is another database, though its rows
+    and their keys are the same. Raises PermanentError where a migration was applied with another text.
+    """
+    needed = known()
+    ((there,),) = await database.fetch(_THERE)
+    rows = await database.fetch(statement("applied")) if there else []
+    found = rows[-1][0] if rows else None
+    schema = Schema(found=found, needed=needed[-1].version)
+    if not rows or schema.found != schema.needed:
+        return schema, ""
+    pending(needed, [Applied(version=version, checksum=checksum) for version, checksum, _ in rows])
+    ((server, name),) = await database.fetch(_WHERE)
+    return schema, f"{rows[0][2]}/{server}/{name}"

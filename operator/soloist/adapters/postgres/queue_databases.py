@@ -1,0 +1,114 @@
+"""The databases of all WorkQueues, each asked about its own: the ``QueueDatabases`` port.
+
+One for each URL, so queues with one database share a connection and one statement measures all of them that are in
+soloist.work_items. What was found good (the schema, a mapping) is taken for good for a minute; what was not is looked at
+each time, so that a remedy is soon seen.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.depths import managed_depths
+from soloist.adapters.postgres.installation import schema_of
+from soloist.adapters.postgres.mapping_check import check_mapping
+from soloist.adapters.postgres.url import database_url
+from soloist.adapters.sealed import Sealed
+from soloist.domain.actions import KeyRef
+from soloist.domain.errors import PermanentError, TransientError
+from soloist.domain.findings import Severity
+from soloist.domain.queue_name import QueueName
+from soloist.domain.queue_spec import DatabaseRef, ManagedTable, QueueSpec
+from soloist.domain.queue_status import Learned
+from soloist.domain.queue_validity import Answer, Schema, Unfit, Unreachable
+
+GOOD_SECONDS = 60.0
+
+ReadKey = Callable[[str, KeyRef], Awaitable[Sealed]]
+
+
+class SurveyedDatabase:
+    """One database."""
+
+    def __init__(self, database: Database, *, boottime: Callable[[], float]) -> None:
+        self._database, self._boottime = database, boottime
+        self._schema: tuple[float, Schema, str] | None = None
+        self._good: dict[QueueName, tuple[float, QueueSpec]] = {}
+
+    async def learn(self, queues: Mapping[QueueName, QueueSpec]) -> dict[QueueName, Learned]:
+        try:
+            schema, home = await self._schema_now()
+            if schema.found != schema.needed:
+                return dict.fromkeys(queues, Learned(answer=schema))
+            managed = [str(name) for name, spec in queues.items() if isinstance(spec.table, ManagedTable)]
+            depths = await managed_depths(self._database, managed) if managed else {}
+        except (TransientError, PermanentError) as error:
+            return dict.fromkeys(queues, Learned(answer=_answer(error)))
+        found = {}
+        for name, spec in queues.items():
+            if isinstance(spec.table, ManagedTable):
+                found[name] = Learned(answer=schema, installation=home, depth=depths[str(name)])
+            else:
+                found[name] = Learned(answer=await self._mapping(name, spec) or schema, installation=home)
+        self._good = {name: good for name, good in self._good.items() if name in queues}
+        return found
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def _schema_now(self) -> tuple[Schema, str]:
+        now = self._boottime()
+        if self._schema is None or now - self._schema[0] >= GOOD_SECONDS:
+            self._schema = None
+            schema, home = await schema_of(self._database)
+            if schema.found != schema.needed:
+                return schema, home
+            self._schema = now, schema, home
+        return self._schema[1:]
+
+    async def _mapping(self, name: QueueName, spec: QueueSpec) -> Answer | None:
+        """What is in the way, if anything."""
+        now = self._boottime()
+        at, before = self._good.get(name, (float("-inf"), None))
+        if before == spec and now - at < GOOD_SECONDS:
+            return None
+        try:
+            findings = await check_mapping(self._database, str(name), spec)
+        except (TransientError, PermanentError) as error:
+            return _answer(error)
+        wrong = next((each.message for each in findings if each.severity is Severity.ERROR), None)
+        if wrong is not None:
+            return Unfit(wrong)
+        self._good[name] = now, spec
+        return None
+
+
+class SurveyedDatabases:
+    """All of them. ``read_key`` raises SoloistError with a sentence that shows no secret."""
+
+    def __init__(self, read_key: ReadKey, *, boottime: Callable[[], float]) -> None:
+        self._read_key, self._boottime = read_key, boottime
+        self._known: dict[bytes, SurveyedDatabase] = {}
+
+    async def find(self, name: QueueName, ref: DatabaseRef) -> SurveyedDatabase:
+        sealed = await self._read_key(name.namespace, KeyRef(kind="Secret", name=ref.secret_name, key=ref.key))
+        text = sealed.reveal().strip()
+        try:
+            url = database_url(text)
+        except PermanentError as error:
+            raise PermanentError(f"Secret {name.namespace}/{ref.secret_name}, key {ref.key}: {error}") from None
+        which = hashlib.sha256(text.encode()).digest()
+        if which not in self._known:
+            database = Database(url, program="soloist-controller")
+            self._known[which] = SurveyedDatabase(database, boottime=self._boottime)
+        return self._known[which]
+
+    async def keep(self, used: Collection[object]) -> None:
+        for which, database in list(self._known.items()):
+            if database not in used:
+                del self._known[which]
+                await database.close()
+
+
+def _answer(error: TransientError | PermanentError) -> Answer:
+    return Unreachable(str(error)) if isinstance(error, TransientError) else Unfit(str(error))

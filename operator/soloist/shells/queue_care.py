@@ -1,0 +1,42 @@
+"""The leader's care for WorkQueues, wired. Its Secrets are kept for longer than those of a run: they are read all the time."""
+
+from collections.abc import Callable
+
+from soloist.adapters.clock import SystemClock
+from soloist.adapters.kube.api import KubeApi
+from soloist.adapters.kube.queue_status import KubeQueueStatuses
+from soloist.adapters.kube.queue_watch import QueueWatch
+from soloist.adapters.kube.secrets import KubeSecrets
+from soloist.adapters.postgres.queue_databases import SurveyedDatabases
+from soloist.domain.term import Term
+from soloist.loops.queue_watching import QueueWatching
+from soloist.ports import Recorder, Report
+from soloist.shells.queue_standing import StandingMetrics, StandingReporter
+from soloist.shells.settings import ControllerSettings
+from soloist.shells.telemetry import Metrics
+
+SECRETS_SECONDS = 30.0
+
+
+def queue_care(
+    settings: ControllerSettings,
+    clock: SystemClock,
+    api: KubeApi,
+    metrics: Metrics,
+    *,
+    report: Report,
+    recorder: Recorder,
+    term: Callable[[], Term | None],
+) -> QueueWatching:
+    """To be run from the beginning of a term on."""
+    secrets = KubeSecrets(api, boottime=clock.boottime, keep=SECRETS_SECONDS)
+    standing = StandingMetrics(metrics.registry)
+    return QueueWatching(
+        objects=QueueWatch(api, boottime=clock.boottime, namespaces=settings.namespaces),
+        databases=SurveyedDatabases(secrets.read, boottime=clock.boottime),
+        statuses=KubeQueueStatuses(api),
+        report=StandingReporter(standing, report, recorder if settings.events else None),
+        clock=clock,
+        term=term,
+        every=settings.measure_queues,
+    )
