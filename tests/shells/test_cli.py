@@ -153,6 +153,13 @@ def test_what_the_api_server_refuses_says_what_to_do(status: int, said: str, sen
     assert sentence(refusal) == sentence_is
 
 
+def test_a_cluster_that_knows_jobs_and_no_queues_says_which_it_lacks() -> None:
+    refusal = refusal_or_transient("GET /apis/soloist.dev/v1alpha1/workqueues", 404, b"404 page not found", {})
+    assert sentence(refusal).startswith(
+        "This cluster does not know WorkQueues (soloist.dev/v1alpha1). Install the CRDs"
+    )
+
+
 def test_what_may_be_better_later_says_that_nothing_is_known_to_have_changed() -> None:
     assert sentence(TransientError("no answer")).endswith("try again, or choose another --context.")
     assert sentence(PermanentError("It is so.")) == "It is so."

@@ -17,6 +17,7 @@ from soloist.shells.cli_queue_dead import Letters, letters_of
 from soloist.shells.cli_queue_place import QueuePlace, ask, database_name
 
 EXIT_NOT_ALL = 1
+_CLOCK = SystemClock()
 _BATCH = 500
 _NAMED = 10
 Result = tuple[list[str], int]
@@ -71,28 +72,36 @@ def said_of_retry(place: QueuePlace, spec: QueueSpec, ids: Sequence[int], done: 
 
 
 def purge(place: QueuePlace, which: Sequence[int] | timedelta, *, agreed: Callable[[str], bool]) -> Result:
-    """By id, or those that have been dead for longer. ``agreed`` is asked with the question before anything is destroyed."""
-    by_age = which if isinstance(which, timedelta) else None
-    ids = [] if isinstance(which, timedelta) else list(dict.fromkeys(which))
-    boottime = SystemClock().boottime
+    """By id, or those that have been dead for longer. ``agreed`` is asked with the question before anything is destroyed.
 
-    async def conversation(database: Database) -> Result:
-        letters = letters_of(database, place)
-        asked = boottime()
-        count = len(ids) if by_age is None else await letters.count(older_than=by_age)
-        if not count:
-            return [f"There are no such dead letters of {place.name}."], 0
-        if not agreed(_question(place, count, database_name(database))):
-            return ["Nothing was deleted."], EXIT_NOT_ALL
-        if by_age is not None:
-            gone = await letters.purge_older(by_age + timedelta(seconds=boottime() - asked))
-            return [f"{_count(gone, 'dead letter')} of {place.name} deleted."], 0
-        there = await letters.purge(ids)
-        missing = [id_ for id_ in ids if id_ not in there]
-        lines = [f"{_count(len(there), 'dead letter')} of {place.name} deleted.", *_missing(place, missing)]
-        return lines, EXIT_NOT_ALL if missing else 0
+    It is asked with no loop running, whose handling of SIGINT would keep Ctrl-C from the person who is asked.
+    """
+    asked = _CLOCK.boottime()
+    count, where = ask(place, lambda database: _counted(database, place, which))
+    if not count:
+        return [f"There are no such dead letters of {place.name}."], 0
+    if not agreed(_question(place, count, where)):
+        return ["Nothing was deleted."], EXIT_NOT_ALL
+    if isinstance(which, timedelta):
+        gone = ask(place, lambda database: _purged_older(database, place, which, asked))
+        return [f"{_count(gone, 'dead letter')} of {place.name} deleted."], 0
+    there = ask(place, lambda database: letters_of(database, place).purge(list(dict.fromkeys(which))))
+    missing = [id_ for id_ in dict.fromkeys(which) if id_ not in there]
+    lines = [f"{_count(len(there), 'dead letter')} of {place.name} deleted.", *_missing(place, missing)]
+    return lines, EXIT_NOT_ALL if missing else 0
 
-    return ask(place, conversation)
+
+async def _counted(database: Database, place: QueuePlace, which: Sequence[int] | timedelta) -> tuple[int, str]:
+    letters = letters_of(database, place)
+    count = await letters.count(older_than=which) if isinstance(which, timedelta) else len(set(which))
+    return count, database_name(database)
+
+
+async def _purged_older(database: Database, place: QueuePlace, than: timedelta, asked: float) -> int:
+    """Those that were as old when it was ``asked``; connected first, since that may take longer than to ask."""
+    letters = letters_of(database, place)
+    await letters.oldest(1)
+    return await letters.purge_older(than + timedelta(seconds=_CLOCK.boottime() - asked))
 
 
 def _question(place: QueuePlace, count: int, where: str) -> str:

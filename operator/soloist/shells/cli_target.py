@@ -98,7 +98,7 @@ def talk(target: Target, conversation: Callable[[KubeApi], Awaitable[T]]) -> T:
 def sentence(error: SoloistError) -> str:
     """What a person can do about it."""
     if isinstance(error, NotFound) and "/apis/soloist.dev/" in str(error):
-        return INSTALL_CRDS
+        return INSTALL_CRDS.replace("ScheduledJobs", "WorkQueues") if "/workqueues" in str(error) else INSTALL_CRDS
     if isinstance(error, Refusal) and error.status == 403:
         return forbidden(error)
     if isinstance(error, Refusal) and error.status == 401:
