@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.managed_dead import DeadItems
 from soloist.adapters.postgres.mapped_opening import open_mapped
 from soloist.domain.claims import Failed, Verdict
 from soloist.shells import cli_queue_retry
@@ -325,6 +326,43 @@ def test_a_row_whose_unique_key_is_in_use_again_stays_dead(
     assert result.exit_code == 1
     assert f"Not these: {row.id}. A row with the same unique_key is in the queue by now" in result.output
     assert letters(connection, MANAGED) == [row.id]
+
+
+def test_rows_that_stay_dead_keep_no_other_from_going_back(
+    soloist: Soloist,
+    file: Callable[..., str],
+    connection: Connection,
+    queue_database: Place,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cli_queue_retry, "_BATCH", 2)
+    ids = die(queue_database, MANAGED, 5)
+    connection.execute("UPDATE soloist.dead_items SET unique_key = id::text WHERE id = ANY(%s)", (ids[:3],))
+    for id_ in ids[:3]:
+        enqueue(connection, queue=QUEUE, unique_key=str(id_))
+    result = soloist("retry", "q", "--all", "-f", file())
+    assert result.output.startswith("2 rows of default/q are due again.\nNot these: ")
+    assert letters(connection, MANAGED) == ids[:3]
+
+
+def test_rows_that_die_again_at_once_do_not_keep_a_retry_of_all_going(
+    connection: Connection, queue_database: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_queue_retry, "_BATCH", 2)
+    ids = die(queue_database, MANAGED, 5)
+    tried: list[int] = []
+
+    class DyingAgain(DeadItems):
+        async def retry(self, ids: Sequence[int]) -> dict[int, bool]:
+            tried.extend(ids)
+            assert len(tried) < 20
+            back = await super().retry(ids)
+            fail(connection, claim(connection, n=len(ids), queue=QUEUE), None)
+            return back
+
+    done = with_database(queue_database.dsn(), lambda database: cli_queue_retry.retry_all(DyingAgain(database, QUEUE)))
+    assert (tried, sorted(done)) == (ids, ids)
+    assert letters(connection, MANAGED) == ids
 
 
 def test_a_row_that_the_application_moved_on_is_left_alone(

@@ -37,12 +37,12 @@ def retry(place: QueuePlace, ids: Sequence[int] | None) -> Result:
         name = str(place.name)
         mapped = isinstance(spec.table, MappedTable)
         letters: Retried = await open_dead_rows(database, name, spec) if mapped else DeadItems(database, name)
-        return await _all(letters) if ids is None else await letters.retry(list(dict.fromkeys(ids)))
+        return await retry_all(letters) if ids is None else await letters.retry(list(dict.fromkeys(ids)))
 
     return said_of_retry(place, spec, ids or (), ask(place, conversation))
 
 
-async def _all(letters: Retried) -> dict[int, bool]:
+async def retry_all(letters: Retried) -> dict[int, bool]:
     """As many as there are at the start: a row that dies again meanwhile is at the end of the list."""
     left, after, done = await letters.count(), FIRST, dict[int, bool]()
     while left > 0 and (found := await letters.oldest(min(left, _BATCH), after=after)):
