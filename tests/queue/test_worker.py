@@ -47,7 +47,7 @@ def test_a_worker_killed_every_second_loses_nothing_and_repeats_under_the_same_k
         before = len(crew.backend.received("/q"))
         until(lambda before=before: len(crew.backend.received("/q")) > before + 50, what="they are at it", timeout=60)
         alive.pop(0).kill()
-        alive.append(crew.ready(f"w{next(names)}"))
+        alive.append(crew.start(f"w{next(names)}"))
     crew.until_empty(timeout=180)
     found = crew.audit(2000)
     again = sum(len(requests) - 1 for requests in found.values())
@@ -142,7 +142,7 @@ def test_with_hold_nothing_is_sent_twice_and_what_was_in_a_dead_ones_hands_is_pa
         before = len(crew.backend.received("/q"))
         until(lambda before=before: len(crew.backend.received("/q")) > before + 20, what="it is at it", timeout=60)
         member.kill()
-        member = crew.ready(f"w{next(names)}")
+        member = crew.start(f"w{next(names)}")
     crew.until_empty()
     found = crew.received()
     assert {len(requests) for requests in found.values()} == {1}, "each at most once"
