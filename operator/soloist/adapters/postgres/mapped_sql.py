@@ -24,15 +24,20 @@ NO_NUMBER = sql.SQL("NULL::pg_catalog.int8")
 COMMA, AND = sql.SQL(", "), sql.SQL(" AND ")
 
 # What the planner may not do, whatever its statistics say: they are taken while a table is full, or empty, and lie. Rows
-# are found by an index, in its order, and looked up one by one; what a claim in the sidecar joins are two batches.
-_OFF = "SELECT pg_catalog.set_config(s, 'off', true) FROM unnest(ARRAY[{}, 'jit']) AS s"
-BY_INDEX = _OFF.format("'enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin'").encode()
-SIDECAR_CLAIM = _OFF.format(
-    "'enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'enable_nestloop', 'enable_mergejoin'"
-).encode()
-INLINE_CLAIM = _OFF.format(
-    "'enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'enable_hashjoin', 'enable_mergejoin'"
-).encode()
+# are found by an index, in its order, and looked up one by one; what a claim in the sidecar joins are two batches. Such a
+# plan is the right one for any values, so it is kept.
+_PLANNER = """SELECT pg_catalog.set_config(s.name, s.value, true)
+FROM (VALUES {}, ('jit', 'off'), ('plan_cache_mode', 'force_generic_plan')) AS s(name, value)"""
+_OFF = "('enable_{}', 'off')"
+
+
+def _without(*ways: str) -> bytes:
+    return _PLANNER.format(", ".join(map(_OFF.format, ways))).encode()
+
+
+BY_INDEX = _without("seqscan", "bitmapscan", "hashjoin", "mergejoin")
+SIDECAR_CLAIM = _without("seqscan", "bitmapscan", "sort", "nestloop", "mergejoin")
+INLINE_CLAIM = _without("seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
