@@ -194,6 +194,7 @@ def test_a_second_queue_on_a_table_is_refused_and_the_next_leader_knows_that_it_
 ) -> None:
     with place.connect() as connection:
         connection.execute(f"CREATE SCHEMA app; {PRISMA.ddl}")
+        connection.execute(PRISMA.new.format(due="(now() + interval '1 hour')", count="2"))
     desk.secret(place.dsn())
     desk.secret(f"{place.dsn()}?application_name=another", "other")
     pages.start("a")
@@ -207,6 +208,9 @@ def test_a_second_queue_on_a_table_is_refused_and_the_next_leader_knows_that_it_
     assert desk.valid("first")["status"] == "True"
     (told,) = until(lambda: desk.events("second"), what="an Event says so", timeout=SEEN_SOON)
     assert (told["reason"], told["type"], told["note"]) == ("Invalid", "Warning", refused["message"])
+
+    assert [desk.status("first")[key] for key in ("ready", "scheduled", "inFlight", "dead")] == [0, 2, 0, 0]
+    assert "ready" not in desk.status("second"), "the rows are counted once"
 
     pages.start("b")
     assert pages.metric("b", "soloist_queue_valid") is None, "a follower asks no database"

@@ -114,13 +114,6 @@ def test_what_was_measured_stays_while_the_database_cannot_be_asked() -> None:
     assert found.keys() == {"observedGeneration", "conditions"}
 
 
-def test_counts_of_our_table_go_when_the_queue_turns_to_a_table_of_the_users() -> None:
-    turned = queue(raw=MAPPED, status=told(generation=2))
-    found = status_patch(turned, GOOD, None, now=NOW, at_leisure=False)
-    assert found is not None
-    assert {key for key, value in found.items() if value is None} == {*COUNTS, "measuredTime"}
-
-
 def test_conditions_of_others_stay() -> None:
     other = {"type": "Theirs", "status": "True"}
     before = told(UNFIT)

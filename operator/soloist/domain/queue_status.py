@@ -15,7 +15,7 @@ from soloist.domain.depth import Depth
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_parsing import parse_queue
-from soloist.domain.queue_spec import ManagedTable, MappedTable, QueueSpec
+from soloist.domain.queue_spec import MappedTable, QueueSpec
 from soloist.domain.queue_validity import Answer, Claimant, Condition, Unreachable, served_by, validity
 from soloist.domain.spec_fields import Invalid
 
@@ -23,7 +23,6 @@ COUNTS_SECONDS = 30.0
 """How long a status rests after a write, unless something turns."""
 
 _UNDATED = datetime.max.replace(tzinfo=UTC)
-_COUNTS = ("ready", "scheduled", "inFlight", "dead", "oldestDueSeconds", "measuredTime")
 _UNASKED = Unreachable("")
 
 
@@ -122,7 +121,7 @@ def status_patch(
     """A JSON merge patch of the status. ``at_leisure``: the last write is ``COUNTS_SECONDS`` ago."""
     told, (_, status, reason, message) = told_valid(queue), condition
     before = told.get("status"), told.get("reason"), told.get("observedGeneration")
-    counts = _counts(queue, depth)
+    counts = _counts(depth)
     if before == (status, reason, queue.generation):
         moved = told.get("message") != message or any(queue.status.get(key) != counts[key] for key in counts)
         if not (at_leisure and moved):
@@ -132,16 +131,14 @@ def status_patch(
     return {"observedGeneration": queue.generation, "conditions": conditions, **counts, **measured}
 
 
-def _counts(queue: WatchedQueue, depth: Depth | None) -> Patch:
-    """Those of another table are taken away; those of a database that is not reached stay."""
-    if depth is not None:
-        return {
-            "ready": depth.ready,
-            "scheduled": depth.scheduled,
-            "inFlight": depth.in_flight,
-            "dead": depth.dead,
-            "oldestDueSeconds": int(depth.oldest_due or 0),
-        }
-    if isinstance(queue.spec, QueueSpec) and not isinstance(queue.spec.table, ManagedTable):
-        return dict.fromkeys(_COUNTS)
-    return {}
+def _counts(depth: Depth | None) -> Patch:
+    """Those of a database that is not reached stay."""
+    if depth is None:
+        return {}
+    return {
+        "ready": depth.ready,
+        "scheduled": depth.scheduled,
+        "inFlight": depth.in_flight,
+        "dead": depth.dead,
+        "oldestDueSeconds": int(depth.oldest_due or 0),
+    }

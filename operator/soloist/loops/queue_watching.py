@@ -111,7 +111,9 @@ class QueueWatching:
         for queue in queues:
             condition, learned = conditions.get(queue.name), known[queue.which]
             if condition is not None:
-                standing.append((queue, condition, learned.depth if learned is not None else None))
+                # The rows of a table that is another queue's are counted there.
+                mine = learned if condition[1] == "True" else None
+                standing.append((queue, condition, mine.depth if mine is not None else None))
         self._report.stand([(queue.name, condition, depth) for queue, condition, depth in standing])
         await asyncio.gather(*(self._write(*each) for each in standing))
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.depths import managed_depths
 from soloist.adapters.postgres.installation import schema_of
+from soloist.adapters.postgres.mapped_depths import MappedDepth, mapped_depth
 from soloist.adapters.postgres.mapping_check import check_mapping
 from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import Sealed
@@ -33,7 +34,7 @@ class SurveyedDatabase:
     def __init__(self, database: Database, *, boottime: Callable[[], float]) -> None:
         self._database, self._boottime = database, boottime
         self._schema: tuple[float, Schema, str] | None = None
-        self._good: dict[QueueName, tuple[float, QueueSpec]] = {}
+        self._good: dict[QueueName, tuple[float, QueueSpec, MappedDepth]] = {}
 
     async def learn(self, queues: Mapping[QueueName, QueueSpec]) -> dict[QueueName, Learned]:
         try:
@@ -49,7 +50,7 @@ class SurveyedDatabase:
             if isinstance(spec.table, ManagedTable):
                 found[name] = Learned(answer=schema, installation=home, depth=depths[str(name)])
             else:
-                found[name] = Learned(answer=await self._mapping(name, spec) or schema, installation=home)
+                found[name] = await self._mapped(name, spec, schema, home)
         self._good = {name: good for name, good in self._good.items() if name in queues}
         return found
 
@@ -66,21 +67,31 @@ class SurveyedDatabase:
             self._schema = now, schema, home
         return self._schema[1:]
 
-    async def _mapping(self, name: QueueName, spec: QueueSpec) -> Answer | None:
-        """What is in the way, if anything."""
-        now = self._boottime()
-        at, before = self._good.get(name, (float("-inf"), None))
-        if before == spec and now - at < GOOD_SECONDS:
-            return None
+    async def _mapped(self, name: QueueName, spec: QueueSpec, schema: Schema, home: str) -> Learned:
+        """What keeps one of these from being asked about is its own matter, and no word on the others."""
         try:
-            findings = await check_mapping(self._database, str(name), spec)
+            depth = await self._mapping(name, spec)
+            if isinstance(depth, Unfit):
+                return Learned(answer=depth, installation=home)
+            return Learned(answer=schema, installation=home, depth=await depth.measure())
         except (TransientError, PermanentError) as error:
-            return _answer(error)
+            self._good.pop(name, None)
+            return Learned(answer=_answer(error), installation=home)
+
+    async def _mapping(self, name: QueueName, spec: QueueSpec) -> MappedDepth | Unfit:
+        """What is in the way, or how the queue is measured."""
+        now = self._boottime()
+        kept = self._good.get(name)
+        if kept is not None and kept[1] == spec and now - kept[0] < GOOD_SECONDS:
+            return kept[2]
+        self._good.pop(name, None)
+        findings = await check_mapping(self._database, str(name), spec)
         wrong = next((each.message for each in findings if each.severity is Severity.ERROR), None)
         if wrong is not None:
             return Unfit(wrong)
-        self._good[name] = now, spec
-        return None
+        depth = await mapped_depth(self._database, str(name), spec)
+        self._good[name] = now, spec, depth
+        return depth
 
 
 class SurveyedDatabases:
