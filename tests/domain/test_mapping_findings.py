@@ -200,6 +200,7 @@ ERRORS = {
         "SELECT soloist.allow_work('worker');",
     ),
     "a standby": (with_session(standby=True, read_only=True), TABLE, "Standby", "target_session_attrs=read-write"),
+    "another isolation": (with_session(isolation="serializable"), TABLE, "Isolation", "= 'read committed';"),
     "a role that only reads": (with_session(read_only=True), TABLE, "ReadOnly", 'ALTER ROLE "worker" RESET'),
 }
 WARNINGS = {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled, Verdict
+from soloist.domain.errors import PermanentError
 from soloist.domain.queue_spec import OnDead
 from tests.contracts.rows import HOUR, MINUTE, NOTHING, Key, Standing, keys
 from tests.postgres.server import Database as Place
@@ -311,6 +312,28 @@ def test_rows_whose_attempts_were_used_up_before_are_given_up_and_those_behind_t
         assert scalar(world.connection, f"SELECT count(*) FROM {world.user.name} WHERE {column} > 8") == 0
 
     run(label, body)
+
+
+def test_rows_that_were_found_before_the_database_failed_are_handed_out(run: Run) -> None:
+    """They are claimed: were they kept back, their leases would end and nobody would have tried them."""
+
+    async def body(world: MappedWorld) -> None:
+        spent = await world.add(10, due_in=-HOUR)
+        world.connection.execute('UPDATE app."WebhookDelivery" SET attempts = 8')
+        fresh = await world.add(1, due_in=-HOUR * 2)
+        rows = world.rows()
+        world.connection.execute("ALTER TABLE soloist.dead_rows RENAME TO away")
+        try:
+            assert keys(await rows.claim(5)) == fresh
+            with pytest.raises(PermanentError):
+                await rows.claim(5)
+        finally:
+            world.connection.execute("ALTER TABLE soloist.away RENAME TO dead_rows")
+        await world.lapse()
+        assert keys(await rows.claim(20)) == fresh
+        assert {(await world.look())[key].state for key in spent} == {"dead"}
+
+    run("prisma", body)
 
 
 def test_of_several_statuses_none_starves(run: Run) -> None:

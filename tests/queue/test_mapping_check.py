@@ -151,6 +151,25 @@ def test_a_pooler_and_row_level_security_are_seen(
     connection.execute(f"ALTER ROLE {role} NOBYPASSRLS")
 
 
+def test_a_role_whose_transactions_are_of_another_kind_is_told(
+    queue_database: Place, connection: Connection, role: str
+) -> None:
+    made(connection, PRISMA)
+    connection.execute(f"SELECT soloist.allow_work('{role}')")
+    connection.execute(f'GRANT USAGE ON SCHEMA app TO {role}; GRANT ALL ON app."WebhookDelivery" TO {role}')
+    for setting, reason in (
+        ("default_transaction_isolation = 'repeatable read'", "Isolation"),
+        ("default_transaction_read_only = on", "ReadOnly"),
+    ):
+        connection.execute(f"ALTER ROLE {role} SET {setting}")
+        (error,) = [
+            found for found in check(queue_database, dsn=queue_database.dsn(role)) if found.severity is Severity.ERROR
+        ]
+        assert error.reason == reason
+        connection.execute(error.message[error.message.rfind("ALTER ROLE") :])
+        assert reasons(check(queue_database, dsn=queue_database.dsn(role)), Severity.ERROR) == []
+
+
 def test_a_queue_with_an_error_is_not_opened(queue_database: Place, connection: Connection) -> None:
     made(connection, PRISMA)
     connection.execute('ALTER TABLE app."WebhookDelivery" DROP COLUMN attempts')

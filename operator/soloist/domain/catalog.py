@@ -79,6 +79,7 @@ class Session:
     replication_role: str = "origin"
     pooled: bool = False
     time_zone: str = "UTC"
+    isolation: str = "read committed"
     version: int = 150000
     soloist_schema: bool = True
     missing_rights: tuple[str, ...] = ()

@@ -32,6 +32,12 @@ def session_findings(session: Session) -> Iterator[Finding]:
             f"The role {session.role} lacks {', '.join(session.missing_rights)}. "
             f"Run, as the owner of the schema soloist: SELECT soloist.allow_work('{session.role}');",
         )
+    if session.isolation != "read committed":
+        yield error(
+            "Isolation",
+            f"Transactions of the role {session.role} are {session.isolation} here, so whoever waits for a row fails once it has "
+            f"changed: ALTER ROLE {quoted(session.role)} SET default_transaction_isolation = 'read committed';",
+        )
     if session.replication_role == "replica":
         yield warning(
             "ReplicationRole",

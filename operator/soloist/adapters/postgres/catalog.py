@@ -56,7 +56,7 @@ async def _session(connection: Connection, tables: Sequence[str]) -> Session:
     """``tables`` are those of the schema soloist that are written to."""
     found = await connection.execute(statement("catalog_session"), {"tables": list(tables)})
     ((*facts, backend),) = await found.fetchall()
-    role, superuser, bypasses, standby, read_only, replication, zone, version, schema, missing = facts
+    role, superuser, bypasses, standby, read_only, replication, zone, isolation, version, schema, missing = facts
     return Session(
         role=role,
         superuser=superuser,
@@ -67,6 +67,7 @@ async def _session(connection: Connection, tables: Sequence[str]) -> Session:
         # A pooler tells its clients a process number of its own making.
         pooled=backend != connection.info.backend_pid,
         time_zone=zone,
+        isolation=isolation,
         version=version,
         soloist_schema=schema,
         missing_rights=tuple(missing),

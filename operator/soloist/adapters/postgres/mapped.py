@@ -15,6 +15,7 @@ from soloist.adapters.postgres.mapped_statements import composed
 from soloist.adapters.postgres.mapped_words import GivenUp, claim_of, rows_of
 from soloist.domain.claims import Claim, Parked, Settled, Verdict
 from soloist.domain.delivery_outcome import most_attempts
+from soloist.domain.errors import SoloistError
 
 MOST_AT_ONCE = 500
 GIVING_UP_FOR = 1.0
@@ -42,11 +43,16 @@ class MappedRows:
         while len(found) < most:
             asked = min(most - len(found), MOST_AT_ONCE)
             after = None if self._boottime() >= self._from_head_at else self._after
-            claims = await self._claim(asked, without, after)
-            over = [given_up for claim in claims if (given_up := self._given_up(claim)) is not None]
-            gone = {outcome.claim.fence for outcome in over}
-            found += [claim for claim in claims if claim.fence not in gone]
-            await self.settle(over)
+            try:
+                claims = await self._claim(asked, without, after)
+                over = [given_up for claim in claims if (given_up := self._given_up(claim)) is not None]
+                gone = {outcome.claim.fence for outcome in over}
+                found += [claim for claim in claims if claim.fence not in gone]
+                await self.settle(over)
+            except SoloistError:
+                if found:
+                    break  # they are claimed: whoever asked has to know of them
+                raise
             if (len(claims) < asked and after is None) or self._boottime() >= until:
                 break
         return found
