@@ -141,7 +141,7 @@ def test_a_tick_whose_name_a_stranger_has_taken_is_let_go_with_its_reason(desk: 
 
 def test_a_spec_that_cannot_be_run_says_so_once_and_runs_when_mended(desk: Desk) -> None:
     action = path(desk, "mended")
-    sql = {"databaseRef": {"secretName": "db", "key": "uri"}, "statement": "select 1"}
+    sql = {"databaseRef": {"secretName": "db", "key": "uri"}, "statement": "select :nobody"}
     bad: dict[str, dict[str, Any]] = {
         "bad-cron": {"schedule": "0 25 * * *", "http": action},
         "bad-zone": {"schedule": "@every 1s", "timeZone": "Europe/Nowhere", "http": action},

@@ -143,7 +143,7 @@ def test_it_writes_nothing_and_says_nothing(
         after = control_plane.requests() - before
         # A create is counted when its answer has gone out, which may be after ``before``; and the namespaces of earlier
         # tests may still be going away, collection by collection. What kopf would write is a patch of what it watches.
-        changes = ("PUT", "PATCH", "APPLY", "DELETE")
+        changes = ("PUT", "PATCH", "APPLY")
         for resource in ("scheduledjobs", "kopfpeerings", "customresourcedefinitions"):
             assert after.total(changes if resource == "scheduledjobs" else WRITES, resource) == 0
         events = await asyncio.to_thread(namespace.api.get, namespace.path("events"))
