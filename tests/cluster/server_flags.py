@@ -22,7 +22,7 @@ CONTROLLERS = (
 # At its default of 20 requests in a second the controller manager is what a test waits for.
 FAST = ("--kube-api-qps=200", "--kube-api-burst=400")
 # With so little on their heaps Go's servers collect garbage all the time: a third of their work, at its default of 100.
-GOGC = "300"
+GOGC = "800"
 AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
