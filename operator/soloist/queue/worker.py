@@ -12,7 +12,7 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from soloist.domain.errors import ConfigError
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_pace import WAITS
 from soloist.domain.queue_parsing import parse_queue
-from soloist.domain.queue_spec import AfterCrash, QueueSpec
+from soloist.domain.queue_spec import AfterCrash, External, QueueSpec
 from soloist.domain.spec_fields import Invalid
 from soloist.loops.queue_unit import QueueUnit
 from soloist.loops.row_ports import Rows
@@ -92,7 +92,7 @@ def _spec(
     parsed = parse_queue(
         {
             "database": {"secretName": "none", "key": "none"},
-            "deliver": {"external": {}},
+            "deliver": {"http": {"url": "http://in.this.process/", "timeoutSeconds": 1}},
             "afterCrash": AfterCrash.HOLD if hold else AfterCrash.RETRY,
             "leaseSeconds": lease,
             "poll": {"listen": listen},
@@ -102,7 +102,7 @@ def _spec(
     )
     if isinstance(parsed, Invalid):
         raise ConfigError(str(parsed.message))
-    return parsed
+    return replace(parsed, deliver=External())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

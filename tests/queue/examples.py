@@ -1,0 +1,99 @@
+"""The examples of docs/queues.md, and what runs them: psql, Python, Node with `pg`, Go with lib/pq.
+
+An example is a fenced block below a line ``<!-- example: NAME -->``. What Node and Go need is fetched once, by the locked
+versions in ``node/`` and ``go/``, into the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.go_build import find_go, locked, run_go
+from tests.cluster.versions import Unavailable, cache
+from tests.docs.pages import DOCS
+
+HERE = Path(__file__).parent
+BLOCK = re.compile(r"^<!-- example: ([a-z-]+) -->\n```[a-z]+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+EXAMPLES = dict(BLOCK.findall((DOCS / "queues.md").read_text(encoding="utf-8")))
+OLDEST_NODE = 20
+
+
+def run(argv: list[str], dsn: str, **env: str) -> str:
+    """What it printed; a failure has all of it."""
+    variables = {**os.environ, "DATABASE_URL": dsn, "PGSSLMODE": "disable", **env}
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def python(folder: Path, name: str, then: str, dsn: str) -> str:
+    program = folder / "example.py"
+    program.write_text(EXAMPLES[name] + "\n\n" + then)
+    return run([sys.executable, str(program)], dsn)
+
+
+def node(folder: Path, names: list[str], then: str, dsn: str) -> str:
+    program = folder / "example.js"
+    program.write_text("\n".join(EXAMPLES[name] for name in names) + "\n" + then)
+    try:
+        modules = node_modules()
+    except Unavailable as reason:
+        pytest.fail(str(reason), pytrace=False)
+    return run(["node", str(program)], dsn, NODE_PATH=str(modules))
+
+
+def node_modules() -> Path:
+    """Fetched by npm once for each state of the lock file."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            raise Unavailable(f"{program} is not on PATH: install Node {OLDEST_NODE} or newer with npm (nodejs, npm).")
+    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    if int(said.strip().removeprefix("v").split(".")[0]) < OLDEST_NODE:
+        raise Unavailable(f"node is {said.strip()}: install Node {OLDEST_NODE} or newer with npm.")
+    digest = hashlib.sha256((HERE / "node" / "package-lock.json").read_bytes()).hexdigest()[:12]
+    home = cache() / f"node-{digest}"
+    with locked(f"node-{digest}"):
+        if not home.exists():
+            fetch(home)
+    return home / "node_modules"
+
+
+def fetch(home: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=cache(), prefix=".fetching-") as folder:
+        made = Path(folder) / "made"
+        shutil.copytree(HERE / "node", made)
+        argv = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev"]
+        done = subprocess.run(argv, cwd=made, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unavailable(f"npm could not fetch the package pg (is a registry reachable?): {done.stderr[-600:]}")
+        made.rename(home)
+
+
+def go_program(main: Path, names: list[str]) -> Path:
+    """The examples and ``main`` as one program, built once for each state of them."""
+    source = main.read_text(encoding="utf-8") + "\n" + "\n".join(EXAMPLES[name] for name in names)
+    files = {name: (HERE / "go" / name).read_bytes() for name in ("go.mod", "go.sum")}
+    digest = hashlib.sha256(b"".join([source.encode(), *files.values()])).hexdigest()[:12]
+    built = cache() / "bin" / f"examples-{digest}"
+    try:
+        with locked(f"examples-{digest}"):
+            if not built.exists():
+                built.parent.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryDirectory(dir=built.parent, prefix=".building-") as folder:
+                    for name, text in {**files, "main.go": source.encode()}.items():
+                        (Path(folder) / name).write_bytes(text)
+                    argv = [str(find_go()), "build", "-v", "-mod=readonly", "-o", "program", "."]
+                    run_go(argv, Path(folder), "the examples")
+                    (Path(folder) / "program").rename(built)
+    except Unavailable as reason:
+        pytest.fail(str(reason), pytrace=False)
+    return built
