@@ -73,7 +73,7 @@ def renew(shape: Shape) -> Composable:
 def settle(shape: Shape) -> Composable:
     """Gives n, outcome and true, of those whose claim holds and whose row is as it was claimed."""
     parts = [
-        outcomes(shape, *_AS_CLAIMED),
+        outcomes(shape, ("attempt", "int4"), ("reclaims", "int4"), *_AS_CLAIMED),
         _written(shape, SQL(", x.error, x.reason, x.attempt, x.reclaims")),
         forgotten(SQL("SELECT w.key FROM written AS w WHERE w.outcome = 'Done'")),
         died(shape, "written", where=SQL("true")),

@@ -31,15 +31,16 @@ async def open_mapped(
         poll=spec.poll.most,
         on_dead=spec.on_dead,
     )
-    return MappedRows(database, await _shape(database, name, spec), queue, boottime=boottime)
+    return MappedRows(database, await shape_in(database, name, spec), queue, boottime=boottime)
 
 
 async def open_dead_rows(database: Database, name: str, spec: QueueSpec) -> DeadRows:
     """Likewise."""
-    return DeadRows(database, await _shape(database, name, spec))
+    return DeadRows(database, await shape_in(database, name, spec))
 
 
-async def _shape(database: Database, name: str, spec: QueueSpec) -> Shape:
+async def shape_in(database: Database, name: str, spec: QueueSpec) -> Shape:
+    """What all statements on the table are composed from."""
     table = table_of(spec)
     catalog = await read_catalog(database, table.name)
     errors = [found.message for found in mapping_findings(spec, catalog) if found.severity is Severity.ERROR]

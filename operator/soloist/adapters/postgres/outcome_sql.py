@@ -20,10 +20,8 @@ FULL: tuple[tuple[str, LiteralString], ...] = (
     ("error", "text"),
     ("wait", "interval"),
     ("reason", "text"),
-    ("attempt", "int4"),
-    ("reclaims", "int4"),
 )
-"""What is said of each row: ``attempt`` is the number that a retry by hand would make."""
+"""What is said of each row."""
 
 
 def outcomes(shape: Shape, *more: tuple[str, LiteralString]) -> Composable:

@@ -86,8 +86,9 @@ def _held(shape: Shape) -> Composable:
         )
     remembers = SQL("true") if _counts(shape) or shape.table.due_at is None else SQL("k.retry_base > 0")
     return SQL(
-        "held AS MATERIALIZED (SELECT l.n, l.key, {rows}, l.fence, l.counted, l.error, l.wait, l.reason, l.attempt, l.reclaims,"
-        " k.due, s.same, o.outcome, s.same AND CASE o.outcome WHEN 'Park' THEN true WHEN 'Again' THEN {remembers}"
+        "held AS MATERIALIZED (SELECT l.n, l.key, {rows}, l.fence, l.counted, l.error, l.wait, l.reason, k.reclaims, k.due,"
+        " coalesce(k.attempts, k.attempt)::pg_catalog.int4 + 1 + l.counted::pg_catalog.int4 AS attempt, s.same, o.outcome,"
+        " s.same AND CASE o.outcome WHEN 'Park' THEN true WHEN 'Again' THEN {remembers}"
         " WHEN 'PutBack' THEN l.wait > interval '0' OR k.attempt > 0 OR k.retry_base > 0 OR k.reclaims > 0 ELSE false END"
         " AS stays FROM (SELECT * FROM locked ORDER BY key) AS l CROSS JOIN LATERAL ("
         "SELECT * FROM soloist.claims AS c WHERE c.key = l.key AND c.fence = l.fence LIMIT 1 FOR UPDATE) AS k"

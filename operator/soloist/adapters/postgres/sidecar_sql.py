@@ -20,6 +20,15 @@ _UNTIL = SQL("{now} + %(lease)s * (1 + greatest({reclaims} - 1, 0) * random())")
 
 def claim(shape: Shape, first: int) -> Composable:
     """Gives fence, reclaims, attempts so far, those that no longer count, due, then the key and what the claim carries."""
+    rows, carried = COMMA.join(shape.said_rows("d")), COMMA.join(shape.carried_as("d"))
+    given = SQL("t.fence, t.reclaims, coalesce(d.attempts, t.attempt), t.retry_base, {}, {}, {}").format(
+        iso(SQL("d.due")), rows, carried
+    )
+    return claim_giving(shape, first, given)
+
+
+def claim_giving(shape: Shape, first: int, given: Composable) -> Composable:
+    """What is ``given`` is read of the claim ``t`` and of the due row ``d`` (r0, r1 …, c0, c1 …, due, attempts)."""
     key = shape.key(shape.rows("q"))
     named = [
         *zip(shape.rows("q"), shape.said_rows(), strict=True),
@@ -31,15 +40,10 @@ def claim(shape: Shape, first: int) -> Composable:
         "(SELECT k.held_until FROM soloist.claims AS k WHERE k.key = {key} AND k.held_until > {now}"
         " AND (k.fence IS NOT NULL OR k.due IS NOT DISTINCT FROM {due})) IS NULL"
     ).format(key=key, now=NOW, due=shape.due("q"))
-    return SQL(
-        "WITH {due}, taken AS ({taken}) SELECT t.fence, t.reclaims, coalesce(d.attempts, t.attempt), t.retry_base, {iso},"
-        " {rows}, {carried} FROM taken AS t JOIN due AS d ON d.key = t.key"
-    ).format(
+    return SQL("WITH {due}, taken AS ({taken}) SELECT {given} FROM taken AS t JOIN due AS d ON d.key = t.key").format(
         due=due_rows(shape, selected, free, first),
         taken=_taken(shape),
-        iso=iso(SQL("d.due")),
-        rows=COMMA.join(shape.said_rows("d")),
-        carried=COMMA.join(shape.carried_as("d")),
+        given=given,
     )
 
 

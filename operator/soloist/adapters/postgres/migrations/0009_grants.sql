@@ -21,6 +21,6 @@ BEGIN
         'GRANT SELECT, INSERT, UPDATE, DELETE ON soloist.work_items, soloist.dead_items, soloist.leader_epoch, '
         'soloist.job_runs, soloist.job_ticks, soloist.once, soloist.checkpoints, soloist.sources, soloist.claims, '
         'soloist.dead_rows, soloist.listening TO %I', role);
-    EXECUTE format('GRANT SELECT ON soloist.migrations TO %I', role);
+    EXECUTE format('GRANT SELECT ON soloist.migrations, soloist.mapped_queues TO %I', role);
     EXECUTE format('GRANT SELECT, UPDATE ON SEQUENCE soloist.fence TO %I', role);
 END $$;

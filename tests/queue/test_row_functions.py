@@ -1,0 +1,372 @@
+"""Rows of a user's table for workers in any language: by SQL functions, through a plain connection, and in transactions of
+the application's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import class_row
+
+import tests.queue.databases as databases
+from soloist.adapters.postgres.registration import register
+from soloist.domain.errors import PermanentError
+from tests.contracts.rows import HOUR, Key
+from tests.postgres.server import Database as Place
+from tests.queue.mapped_world import QUEUE, MappedWorld, in_world, spec_of
+from tests.queue.plans import explained
+from tests.queue.rows import Connection, scalar
+from tests.queue.user_tables import TABLES
+
+SIDECAR = ["prisma", "snake", "uuid", "composite", "bare", "schedules"]
+WRITTEN = ["prisma", "snake", "uuid", "composite", "bare"]
+Enter = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """One row that soloist.claim_rows gave."""
+
+    pk: str
+    fence: int
+    attempt: int
+    tries: int
+    reclaims: int
+    due_at: datetime | None
+    payload: str | None
+    columns: dict[str, Any]
+
+
+class Caller:
+    """A worker in another language: all that it has is a connection."""
+
+    def __init__(self, connection: Connection, world: MappedWorld) -> None:
+        self.connection, self.world = connection, world
+
+    def claim(self, n: int = 1, **more: Any) -> list[Claimed]:
+        named = "".join(f", {name} => %({name})s" for name in more)
+        query = f"SELECT * FROM soloist.claim_rows(%(queue)s, %(n)s{named})"
+        with self.connection.cursor(row_factory=class_row(Claimed)) as cursor:
+            return cursor.execute(query, {"queue": QUEUE, "n": n, **more}).fetchall()
+
+    def settle(self, *said: tuple[Claimed, str] | tuple[Claimed, str, str | None, str | None]) -> list[str]:
+        columns = [list(column) for column in zip(*(((*each, None, None)[:4]) for each in said), strict=True)]
+        values = [QUEUE, [row.pk for row in columns[0]], [row.fence for row in columns[0]], *columns[1:]]
+        query = "SELECT verdict FROM soloist.settle_rows(%s, %s, %s, %s, %s::text[], %s::interval[])"
+        return [row[0] for row in self.connection.execute(query, values)]
+
+    def one(self, verb: str, row: Claimed, *more: Any) -> Any:
+        holes = ", %s" * len(more)
+        return scalar(self.connection, f"SELECT soloist.{verb}(%s, %s, %s{holes})", (QUEUE, row.pk, row.fence, *more))
+
+    def key(self, row: Claimed) -> Key:
+        if len(self.world.shape.table.id) == 1:
+            return (row.pk,)
+        return tuple(scalar(self.connection, "SELECT %s::text[]", (row.pk,)))
+
+    def states(self, keys: list[Key]) -> list[str]:
+        return [self.world.standing(key).state for key in keys]
+
+
+@pytest.fixture
+def enter(queue_database: Place, connection: Connection) -> Enter:
+    def run(label: str, body: Callable[[Caller], Any], **spec: Any) -> None:
+        async def inside(world: MappedWorld) -> None:
+            await register(world.database, QUEUE, spec_of(world.user, **spec))
+            with queue_database.connect() as other:
+                await body(Caller(other, world))
+
+        in_world(queue_database, connection, TABLES[label], inside)
+
+    return run
+
+
+@pytest.mark.parametrize("label", SIDECAR)
+def test_rows_are_claimed_once_each_and_known_by_their_primary_key(enter: Enter, label: str) -> None:
+    async def body(caller: Caller) -> None:
+        added = await caller.world.add(25)
+        rows = [row for _ in range(3) for row in caller.claim(10)]
+        assert sorted(map(caller.key, rows)) == sorted(added)
+        assert len({row.fence for row in rows}) == 25
+        assert {(row.attempt, row.tries, row.reclaims) for row in rows} == {(1, 1, 0)}
+        assert caller.claim(10) == []
+        assert await caller.world.rows().claim(10) == [], "our own workers see the same claims"
+
+    enter(label, body)
+
+
+@pytest.mark.parametrize("label", WRITTEN)
+def test_outcomes_of_all_kinds_are_written_each_under_its_fence(enter: Enter, label: str) -> None:
+    async def body(caller: Caller) -> None:
+        await caller.world.add(6)
+        done, again, dead, held, back, lost = caller.claim(6)
+        caller.settle((lost, "PutBack"))
+        (taken,) = caller.claim(1)
+        assert taken.pk == lost.pk
+        said = caller.settle(
+            (dead, "Failed", "410", None),
+            (lost, "Done"),
+            (again, "Failed", "503", "1 hour"),
+            (done, "Done"),
+            (held, "Interrupted", "no reply", None),
+            (back, "PutBack", None, "1 hour"),
+        )
+        assert said == ["Accepted", "Lost", "Accepted", "Accepted", "Accepted", "Accepted"]
+        keys = [caller.key(row) for row in (done, again, dead, held, back, taken)]
+        assert caller.states(keys) == ["done", "waiting", "dead", "dead", "waiting", "claimed"]
+        assert caller.claim(6) == []
+        letters = dict(caller.connection.execute("SELECT reason, last_error FROM soloist.dead_rows").fetchall())
+        assert letters == {"Failed": "410", "Interrupted": "no reply"}
+
+    enter(label, body)
+
+
+def test_a_claim_gives_what_the_manifest_names(enter: Enter) -> None:
+    async def body(caller: Caller) -> None:
+        await caller.world.add(due_in=-HOUR)
+        (row,) = caller.claim(1, lease="5 min", worker="node-7")
+        assert (row.payload, row.columns) == ('{"n": 1}', {"maxAttempts": "8"})
+        assert row.due_at is not None
+        assert row.due_at < await caller.world.now()
+        worker, left = caller.connection.execute("SELECT worker, held_until - now() FROM soloist.claims").fetchall()[0]
+        assert worker == "node-7"
+        assert HOUR / 15 < left < HOUR / 11
+
+    enter("prisma", body)
+
+
+@pytest.mark.parametrize("label", ["prisma", "composite"])
+def test_the_applications_own_transaction_and_the_outcome_are_one(enter: Enter, label: str) -> None:
+    async def body(caller: Caller) -> None:
+        (key,) = await caller.world.add()
+        caller.connection.execute("CREATE TABLE app.effects (n int)")
+        (row,) = caller.claim()
+        with caller.connection.transaction(force_rollback=True):
+            caller.connection.execute("INSERT INTO app.effects VALUES (1)")
+            assert caller.one("complete_row", row) == "Accepted"
+        assert caller.world.standing(key).state == "claimed"
+        with caller.connection.transaction():
+            caller.connection.execute("INSERT INTO app.effects VALUES (1)")
+            assert caller.one("complete_row", row) == "Accepted"
+        assert caller.world.standing(key).state == "done"
+
+        def once_more() -> None:
+            with caller.connection.transaction():
+                caller.connection.execute("INSERT INTO app.effects VALUES (2)")
+                caller.one("complete_row", row)
+
+        with pytest.raises(psycopg.Error, match="is lost") as lost:
+            once_more()
+        assert lost.value.sqlstate == "SO001"
+        assert scalar(caller.connection, "SELECT array_agg(n) FROM app.effects") == [1]
+
+    enter(label, body)
+
+
+def test_a_row_that_was_changed_meanwhile_is_said_and_left(enter: Enter) -> None:
+    async def body(caller: Caller) -> None:
+        await caller.world.add(2)
+        first, second = caller.claim(2)
+        caller.connection.execute(
+            'UPDATE app."WebhookDelivery" SET "nextAttemptAt" = "nextAttemptAt" + interval \'9 ms\''
+        )
+        with pytest.raises(psycopg.Error, match="was changed or deleted") as changed:
+            caller.one("complete_row", first)
+        assert changed.value.sqlstate == "SO004"
+        assert caller.one("release_row", first) == "Changed"
+        assert caller.settle((second, "Done")) == ["Changed"]
+        assert scalar(caller.connection, 'SELECT array_agg(DISTINCT status::text) FROM app."WebhookDelivery"') == [
+            "PENDING"
+        ]
+        assert caller.world.sidecar() == 0
+
+    enter("prisma", body)
+
+
+@pytest.mark.parametrize("label", ["prisma", "composite"])
+def test_a_row_is_renewed_failed_and_released_by_itself(enter: Enter, label: str) -> None:
+    async def body(caller: Caller) -> None:
+        (key,) = await caller.world.add()
+        (row,) = caller.claim(1, lease="10 s")
+        caller.one("renew_row", row, "1 hour")
+        assert scalar(caller.connection, "SELECT held_until > now() + interval '59 min' FROM soloist.claims")
+        assert caller.one("release_row", row) == "Accepted"
+        with pytest.raises(psycopg.Error, match="is lost"):
+            caller.one("renew_row", row, "1 hour")
+        (row,) = caller.claim()
+        assert row.attempt == 1
+        assert caller.one("fail_row", row, "503", "0 s") == "Accepted"
+        (row,) = caller.claim()
+        assert (row.attempt, row.tries) == (2, 2)
+        assert caller.one("fail_row", row, "410", None) == "Accepted"
+        assert caller.world.standing(key).state == "dead"
+        (letter,) = caller.connection.execute("SELECT id, attempt FROM soloist.dead_rows").fetchall()
+        assert letter[1] == 3
+        again = caller.connection.execute(
+            "SELECT * FROM soloist.retry_dead_rows(%s, %s)", (QUEUE, [letter[0]])
+        ).fetchall()
+        assert again == [(letter[0], True)]
+        (row,) = caller.claim()
+        assert (row.attempt, row.tries) == (3, 1)
+
+    enter(label, body)
+
+
+def test_a_schedule_that_its_application_moves_is_worked_by_functions_alone(enter: Enter) -> None:
+    async def body(caller: Caller) -> None:
+        (key,) = await caller.world.add(due_in=-HOUR * 24 * 60)
+        (row,) = caller.claim()
+        with caller.connection.transaction():
+            caller.connection.execute('UPDATE app.schedules SET next_run_timestamp = next_run_timestamp + "interval"')
+            assert caller.one("complete_row", row) == "Accepted"
+        assert caller.world.sidecar() == 0
+        (row,) = caller.claim()
+        assert caller.one("complete_row", row) == "StillDue"
+        assert caller.claim() == []
+        rest = scalar(caller.connection, "SELECT held_until - clock_timestamp() FROM soloist.claims")
+        assert 3 < rest.total_seconds() < 6.1
+        for _ in range(7):
+            caller.connection.execute(
+                "UPDATE soloist.claims SET held_until = clock_timestamp() WHERE held_until < 'infinity'"
+            )
+            (row,) = caller.claim()
+            assert caller.one("complete_row", row) == "StillDue"
+        assert caller.claim() == []
+        assert caller.world.standing(key).state == "dead"
+
+    enter("schedules", body)
+
+
+def test_with_hold_a_row_that_was_claimed_in_vain_is_given_up(enter: Enter) -> None:
+    async def held(caller: Caller) -> None:
+        (key,) = await caller.world.add()
+        caller.claim()
+        await caller.world.lapse()
+        assert caller.claim() == []
+        assert caller.world.standing(key).reason == "Interrupted"
+
+    enter("prisma", held, afterCrash="Hold")
+
+
+def test_a_row_that_was_claimed_in_vain_too_often_is_given_up(enter: Enter) -> None:
+    async def killed(caller: Caller) -> None:
+        (key,) = await caller.world.add()
+        for reclaims in range(3):
+            (row,) = caller.claim()
+            assert row.reclaims == reclaims
+            await caller.world.lapse()
+        assert caller.claim() == []
+        assert caller.world.standing(key).reason == "ReclaimedTooOften"
+
+    enter("prisma", killed, maxReclaims=2)
+
+
+def test_rows_whose_attempts_were_used_up_before_are_given_up_and_those_behind_them_found(enter: Enter) -> None:
+    async def spent(caller: Caller) -> None:
+        await caller.world.add(30, due_in=-HOUR)
+        caller.connection.execute('UPDATE app."WebhookDelivery" SET attempts = 3, "maxAttempts" = 3')
+        (fresh,) = await caller.world.add()
+        assert [caller.key(row) for row in caller.claim(10)] == [fresh]
+        found = caller.connection.execute("SELECT DISTINCT reason, last_error FROM soloist.dead_rows").fetchall()
+        assert found == [("Failed", "All 3 attempts were used up before it was claimed.")]
+
+    enter("prisma", spent)
+
+
+def test_many_callers_at_once_share_the_rows(enter: Enter, queue_database: Place) -> None:
+    async def body(caller: Caller) -> None:
+        added = await caller.world.add(300)
+
+        def work() -> list[Key]:
+            seen = []
+            with queue_database.connect() as connection:
+                mine = Caller(connection, caller.world)
+                while rows := mine.claim(7):
+                    assert mine.settle(*((row, "Done") for row in rows)) == ["Accepted"] * len(rows)
+                    seen += [(row.pk,) for row in rows]
+            return seen
+
+        seen = await asyncio.gather(*(asyncio.to_thread(work) for _ in range(4)))
+        assert sorted(key for keys in seen for key in keys) == sorted(added)
+        assert caller.world.sidecar() == 0
+
+    enter("snake", body)
+
+
+def test_a_claim_by_function_is_an_index_scan_whatever_the_statistics_say(enter: Enter) -> None:
+    async def body(caller: Caller) -> None:
+        user = caller.world.user
+        caller.connection.execute(f"ALTER TABLE {user.name} SET (autovacuum_enabled = off); ANALYZE {user.name}")
+        caller.connection.execute(user.new.format(due="(now() - interval '1 hour')", count=50_000))
+        plans = explained(
+            caller.connection, "SELECT soloist.claim_rows(%s, 10)", (QUEUE,), table=caller.world.shape.table.name.table
+        )
+        claim = next(plan for plan in plans if "SKIP LOCKED" in plan.query)
+        assert "Index Scan WebhookDelivery_status_nextAttemptAt_idx" in claim.nodes
+        assert not [node for node in claim.nodes if "Seq Scan" in node or "Bitmap" in node]
+        assert claim.buffers < 900
+
+    enter("prisma", body)
+
+
+def test_only_the_owner_of_the_schema_registers_and_a_role_that_works_may_call(
+    queue_database: Place, connection: Connection
+) -> None:
+    role = queue_database.server.role("function_worker")
+
+    async def body(world: MappedWorld) -> None:
+        connection.execute(f"SELECT soloist.allow_work('{role}'); GRANT USAGE ON SCHEMA app TO {role}")
+        connection.execute(f'GRANT ALL ON app."WebhookDelivery" TO {role}')
+        spec = spec_of(world.user)
+        theirs = databases.opened(queue_database.dsn(role))
+        with pytest.raises(PermanentError, match="permission denied for table mapped_queues"):
+            await register(theirs, QUEUE, spec)
+        await theirs.close()
+        await register(world.database, QUEUE, spec)
+        await register(world.database, QUEUE, spec)
+        await world.add(3)
+        with queue_database.connect(role) as other:
+            caller = Caller(other, world)
+            assert caller.settle(*((row, "Done") for row in caller.claim(3))) == ["Accepted"] * 3
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                other.execute("UPDATE soloist.mapped_queues SET renew = 'DROP TABLE app.\"WebhookDelivery\"'")
+
+    try:
+        in_world(queue_database, connection, TABLES["prisma"], body)
+    finally:
+        connection.execute(f"DROP SCHEMA app CASCADE; DROP OWNED BY {role}")
+
+
+def test_a_queue_that_is_not_registered_and_one_that_is_inline_are_refused_with_a_sentence(
+    queue_database: Place, connection: Connection
+) -> None:
+    async def body(world: MappedWorld) -> None:
+        with pytest.raises(PermanentError, match="write claim: Sidecar"):
+            await register(world.database, QUEUE, spec_of(world.user))
+        with pytest.raises(psycopg.Error, match='queue "default/q" is not registered'):
+            connection.execute("SELECT soloist.claim_rows(%s)", (QUEUE,))
+
+    in_world(queue_database, connection, TABLES["prisma inline"], body)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT soloist.claim_rows(%s, 0)", "n is 0"),
+        ("SELECT soloist.claim_rows(%s, 1, '0 s')", "lease is"),
+        ("SELECT soloist.settle_rows(%s, '{a}', '{1}', '{Finished}')", "outcomes holds something else"),
+        ("SELECT soloist.settle_rows(%s, '{a,b}', '{1}', '{Done}')", "there are 2 rows, 1 fences and 1 outcomes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(enter: Enter, query: str, said: str) -> None:
+    async def body(caller: Caller) -> None:
+        with pytest.raises(psycopg.Error, match=said) as refused:
+            caller.connection.execute(query, (QUEUE,))
+        assert refused.value.sqlstate == "22023"
+
+    enter("prisma", body)
