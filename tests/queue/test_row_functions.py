@@ -7,18 +7,23 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from psycopg.rows import class_row
 
 import tests.queue.databases as databases
 from soloist.adapters.postgres.registration import register
 from soloist.domain.errors import PermanentError
+from soloist.shells.cli import cli
 from tests.contracts.rows import HOUR, Key
+from tests.docs.pages import DOCS
 from tests.postgres.server import Database as Place
-from tests.queue.mapped_world import QUEUE, MappedWorld, in_world, spec_of
+from tests.queue.examples import BLOCK
+from tests.queue.mapped_world import QUEUE, MappedWorld, in_world, made, spec_of
 from tests.queue.plans import explained
 from tests.queue.rows import Connection, scalar
 from tests.queue.user_tables import TABLES
@@ -312,6 +317,40 @@ def test_a_claim_by_function_is_an_index_scan_whatever_the_statistics_say(enter:
         assert claim.buffers < 900
 
     enter("prisma", body)
+
+
+PAGE = dict(BLOCK.findall((DOCS / "tables.md").read_text(encoding="utf-8")))
+
+
+def test_the_page_of_the_docs_works_as_it_is_written(
+    queue_database: Place, connection: Connection, tmp_path: Path
+) -> None:
+    manifest = tmp_path / "webhooks.yaml"
+    manifest.write_text(PAGE["manifest"])
+    made(connection, TABLES["prisma"])
+    connection.execute(TABLES["prisma"].new.format(due="now()", count=1))
+    connection.execute("CREATE TABLE app.effects (delivery text)")
+    command = ["queue", "register", "webhooks", "-f", str(manifest), "--database", queue_database.dsn()]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0, done.output
+    assert 'default/webhooks: its functions work on app."WebhookDelivery" in the database' in done.output
+    queue_database.psql(PAGE["psql-rows"])
+    assert (
+        connection.execute('SELECT id, status FROM app."WebhookDelivery"').fetchall()
+        == connection.execute("SELECT delivery, 'DELIVERED'::app.\"DeliveryStatus\" FROM app.effects").fetchall()
+    )
+    managed = tmp_path / "emails.yaml"
+    managed.write_text(PAGE["manifest"].replace("webhooks", "emails").replace("bodyColumn: payload", ""))
+    managed.write_text("\n".join(line for line in managed.read_text().splitlines() if not is_of_table(line)))
+    refused = CliRunner().invoke(
+        cli, ["queue", "register", "emails", "-f", str(managed), "--database", queue_database.dsn()]
+    )
+    assert refused.exit_code != 0
+    assert "need no registration: call soloist.claim('default/emails')" in refused.output
+
+
+def is_of_table(line: str) -> bool:
+    return line.startswith("  table:") or (line.startswith("    ") and "http" not in line)
 
 
 def test_only_the_owner_of_the_schema_registers_and_a_role_that_works_may_call(

@@ -24,7 +24,7 @@ GOLDEN = Path(__file__).parent / "golden"
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 NOW = at("12:00:30")
 COMMANDS = ("status", "runs", "why", "trigger", "pause", "resume", "preview", "migrate", "queue")
-QUEUE_COMMANDS = ("list", "check", "dead", "retry", "purge")
+QUEUE_COMMANDS = ("list", "check", "register", "dead", "retry", "purge")
 BERLIN = {"spec": {"schedule": "30 2 * * *", "timeZone": "Europe/Berlin"}}
 
 FINE = job("report", watermark=at("12:00"), lastScheduleTime="2026-10-15T12:00:00Z", lastResult="Succeeded")

@@ -76,6 +76,19 @@ def check(name: str, output: str, **options: Any) -> None:
 
 @queue.command()
 @click.argument("name")
+@_place_options
+def register(name: str, **options: Any) -> None:
+    """Let workers in any language work the WorkQueue NAME on a table of your own, by SQL functions.
+
+    Puts its SQL into the schema soloist, as whose owner the database has to be asked; again after a change of the WorkQueue.
+    """
+    from soloist.shells import cli_queue_register
+
+    emit("table", None, cli_queue_register.register(_place(name, options)))
+
+
+@queue.command()
+@click.argument("name")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many to show.")
 @click.option("--after", metavar="PLACE", help="Go on after that one, as the page before says.")
 @_place_options
