@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -18,9 +18,9 @@ import pytest
 from soloist import queue
 from soloist.domain.errors import ConfigError
 from soloist.queue import Context, GiveUp, TryAgain, aio, work_async
-from tests.cluster.children import until
 from tests.postgres.server import Database
 from tests.queue.rows import Connection, claim, enqueue, items, scalar
+from tests.queue.workers import Crew
 
 DEADLINE = 15.0
 
@@ -32,12 +32,14 @@ async def reached(what: Callable[[], Any], sentence: str) -> None:
     assert what(), sentence
 
 
-def worked(database: Database, handler: Callable[[Context], Any], over: Callable[[], Any], **how: Any) -> None:
+def worked(
+    database: Database, handler: Callable[[Context], Any], over: Callable[[], Any], *, of: str = "q", **how: Any
+) -> None:
     """Until ``over`` says so; then the worker goes away."""
 
     async def inside() -> None:
         stop = asyncio.Event()
-        task = asyncio.create_task(work_async(database.dsn(), "q", handler, stop=stop, **how))
+        task = asyncio.create_task(work_async(database.dsn(), of, handler, stop=stop, **how))
         reaching = asyncio.create_task(reached(over, "in time"))
         await asyncio.wait({task, reaching}, return_when=asyncio.FIRST_COMPLETED)
         stop.set()
@@ -133,6 +135,22 @@ def test_a_handler_that_ends_its_claim_with_its_effect_leaves_nothing_to_write(
     worked(queue_database, effect, none_left(connection))
     assert scalar(connection, "SELECT array_agg(n ORDER BY n) FROM effects") == list(range(20))
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+def test_a_row_keeps_the_key_that_it_was_sent_under_over_http(crew: Crew) -> None:
+    crew.queue("q", retry={"schedule": ["1s"]})
+    crew.backend.rule(status=500)
+    crew.fill(1)
+    sender = crew.ready("w")
+    (request, *_) = crew.backend.wait(1)
+    sender.terminate()
+    assert sender.gone() == 0
+    seen: list[Context] = []
+    worked(crew.database, seen.append, lambda: crew.left() == 0, of="default/q")
+    (ctx,) = seen
+    assert ctx.key == request.header("Idempotency-Key")
+    assert ctx.attempt == 1 + len(crew.backend.received("/q"))
+    assert ctx.fence > int(request.header("Soloist-Fence") or 0)
 
 
 @pytest.mark.parametrize("awaited", [False, True])
@@ -293,14 +311,13 @@ def test_a_function_that_gives_something_to_await_is_told_what_to_be(
 ) -> None:
     enqueue(connection)
 
-    async def later() -> None: ...
+    class Later:
+        def __await__(self) -> Iterator[None]:
+            yield
 
-    def handler(ctx: Context) -> Any:
-        awaitable = later()
-        awaitable.close()
-        return asyncio.Future(loop=asyncio.new_event_loop()) if ctx else awaitable
+    def handler(ctx: Context) -> Later:
+        return Later()
 
     worked(queue_database, handler, none_left(connection), max_attempts=1)
     (dead,) = items(connection, "dead_items")
     assert "make it an async function itself" in dead["last_error"]
-    until(none_left(connection), what="nothing is left", timeout=5)

@@ -1,0 +1,89 @@
+"""From an application's own poller to a WorkQueue on the same table, in the order that docs/queues.md gives, and in a wrong one."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.cluster.children import until
+from tests.queue.test_worker_mapped import ALLOW, Application
+from tests.queue.workers import Crew
+
+ROWS = 60
+ONE = (
+    'SELECT d."id", d."payload", w."url" FROM app."WebhookDelivery" d JOIN app."Webhook" w ON w."id" = d."webhookId"'
+    ' WHERE d."status" = \'PENDING\' ORDER BY d."nextAttemptAt" LIMIT 1'
+)
+SENT = 'UPDATE app."WebhookDelivery" SET "status" = \'DELIVERED\', "deliveredAt" = now() WHERE "id" = %s'
+
+
+@contextmanager
+def old_pod(app: Application) -> Iterator[None]:
+    """The application's own poller, which ends in its own time: with the row that it is at."""
+    ending, failures = threading.Event(), []
+
+    def poll() -> None:
+        try:
+            with app.crew.connect() as connection:
+                while not ending.is_set():
+                    row = connection.execute(ONE).fetchone()
+                    if row is None:
+                        ending.wait(0.02)
+                        continue
+                    told = urllib.request.Request(row[2], json.dumps(row[1]).encode(), method="POST")
+                    urllib.request.urlopen(told, timeout=10).close()
+                    connection.execute(SENT, (row[0],))
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join(30)
+        assert not thread.is_alive()
+        assert failures == []
+
+
+def sent(crew: Crew) -> Counter[int]:
+    return Counter(json.loads(each.body)["n"] for each in crew.backend.received("/wh1"))
+
+
+def test_a_queue_that_was_applied_suspended_and_resumed_after_the_last_old_pod_sends_each_row_once(crew: Crew) -> None:
+    app = Application(crew, "Sidecar", suspend=True)
+    crew.backend.rule(delay=0.02)
+    app.add(ROWS)
+    with old_pod(app):
+        worker = crew.start("w", **ALLOW)
+        until(lambda: worker.ask("/readyz")[0] == 200, what="the worker knows its queues", timeout=30)
+        until(lambda: sum(sent(crew).values()) >= 10, what="the old pod has sent some", timeout=30)
+    by_the_old = sum(sent(crew).values())
+    assert 10 <= by_the_old < ROWS, "there are rows left to take over"
+    assert worker.said("queue is worked") == []
+    crew.documents["q"]["spec"]["suspend"] = False
+    crew.write()
+    app.until_delivered(ROWS)
+    worker.terminate()
+    assert worker.gone() == 0
+    app.clean()
+    assert sent(crew) == Counter(range(1, ROWS + 1))
+
+
+def test_a_queue_that_runs_beside_an_old_pod_cannot_keep_it_from_sending_a_row_again(crew: Crew) -> None:
+    app = Application(crew, "Sidecar")
+    crew.backend.rule(delay=2.0)
+    app.add(1)
+    worker = crew.ready("w", **ALLOW)
+    crew.backend.wait(1, path="/wh1")
+    with old_pod(app):
+        crew.backend.wait(2, path="/wh1")
+    app.until_delivered(1)
+    worker.terminate()
+    assert worker.gone() == 0
+    assert sent(crew) == Counter({1: 2}), "which is why the old poller goes first"
