@@ -172,10 +172,11 @@ def test_after_the_server_was_away_it_listens_again_and_everybody_looks_at_once(
         async with listening(database.dsn(), "a") as (a,):
             await asyncio.to_thread(server.restart, "immediate")
             await a.until(lambda: a.told)
-            await a.until(lambda: a.woken == 2)
+            await a.until(lambda: a.woken >= 2)
+            before = a.woken
             with database.connect() as connection:
                 enqueue(connection, queue="a")
-            await a.until(lambda: a.woken == 3)
+            await a.until(lambda: a.woken > before)
 
     asyncio.run(body())
 

@@ -210,19 +210,19 @@ def test_a_key_is_looked_for_by_the_index_in_a_table_that_was_never_analyzed(
         await asyncio.gather(*(look(claim(str(n))) for n in range(64)))
 
     looking(webhooks.dsn(), body)
-    assert scans(connection) == (0, 64)
+    assert scans(connection, 64) == (0, 64)
 
 
-def scans(connection: Connection) -> tuple[int, int]:
+def scans(connection: Connection, least: int) -> tuple[int, int]:
     """Of the table: as a whole, and by an index. Statistics arrive a little later than what they count."""
     query = """SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 'Webhook'"""
     for _ in range(200):
         row = connection.execute(query).fetchone()
         assert row is not None
-        if row[1]:
+        if sum(row) >= least:
             return row[0], row[1]
         scalar(connection, "SELECT pg_sleep(0.05)::text")
-    raise AssertionError("The statistics of the table say nothing of an index scan after 10 s.")
+    raise AssertionError("The statistics of the table tell of fewer scans after 10 s.")
 
 
 def test_a_table_or_a_column_that_is_not_there_is_named(queue_database: Place, connection: Connection) -> None:
