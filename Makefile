@@ -33,14 +33,7 @@ demo-cluster: $(READY) ## the main job on a real API server: two controllers, th
 	@$(BIN)/python -m tests.demo
 
 test: $(READY) ## all tests, in two runs beside each other; TEST="tests/domain -k jitter" picks some
-	@if [ -n '$(TEST)' ]; then exec $(BIN)/python -m pytest $(TEST); fi; \
-	[ -n "$${SOLOIST_WITHOUT_CLUSTER:-}" ] || $(BIN)/python -m tests.cluster binaries >/dev/null; \
-	mkdir -p .cache; failed=0; \
-	nice -n 5 $(BIN)/python -m pytest -m 'not cluster' >.cache/without-cluster.log 2>&1 & beside=$$!; \
-	trap 'kill $$beside 2>/dev/null || true' EXIT; \
-	echo "the tests on a control plane (the others run beside them, into .cache/without-cluster.log):"; \
-	$(BIN)/python -m pytest -m cluster || failed=1; \
-	echo "the tests that need none:"; wait $$beside || failed=1; cat .cache/without-cluster.log; exit $$failed
+	@if [ -n '$(TEST)' ]; then $(BIN)/python -m pytest $(TEST); else $(BIN)/python -m tests; fi
 
 test-lowest: ## the tests that need no cluster, on the lowest versions that pyproject.toml allows
 	@$(PYTHON) -m venv $(LOWEST)
