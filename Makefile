@@ -10,8 +10,8 @@ READY := $(VENV)/ready
 LOWEST := .cache/lowest
 INSTALL := -m pip install --quiet --disable-pip-version-check
 TEST ?=
-# What no library can change, the models of the rules above all, is not tried a second time.
-LOWEST_TESTS := $(wildcard tests/domain/test_schedule*.py) tests/domain/test_signature.py tests/loops tests/contracts tests/adapters
+# What no library can change, the rules, their models and the loops above all, is not tried a second time.
+LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
 .PHONY: help demo-cluster test test-lowest check format docs bench-ticks clean
 
@@ -32,8 +32,8 @@ $(READY): pyproject.toml .ci/requirements.txt
 demo-cluster: $(READY) ## the main job on a real API server: two controllers, the leader killed, every tick once
 	@$(BIN)/python -m tests.demo
 
-test: $(READY) ## all tests, in two runs beside each other; TEST="tests/domain -k jitter" picks some
-	@if [ -n '$(TEST)' ]; then $(BIN)/python -m pytest $(TEST); else $(BIN)/python -m tests; fi
+test: $(READY) ## all tests; TEST="tests/domain -k jitter" picks some
+	@$(BIN)/python -m pytest $(TEST)
 
 test-lowest: ## the tests that need no cluster, on the lowest versions that pyproject.toml allows
 	@$(PYTHON) -m venv $(LOWEST)
