@@ -138,10 +138,15 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def through(crew: Crew, job: str, moment: datetime, *, more: int = 2) -> None:
-    """Wait until each run of a tick up to ``moment`` is over, and ``more`` runs after it have succeeded."""
+def through(crew: Crew, job: str, moment: datetime, *, more: int = 2, reviving: bool = False) -> None:
+    """Wait until each run of a tick up to ``moment`` is over, and ``more`` runs after it have succeeded.
+
+    ``reviving`` where the last fault may still strike meanwhile: who has ended is started again.
+    """
 
     def probe() -> bool:
+        if reviving:
+            revive(crew)
         runs = crew.runs(job)
         old = [run for run in runs if tick_of(run) <= moment]
         later = [run for run in runs if tick_of(run) > moment and phase_of(run) == "Succeeded"]

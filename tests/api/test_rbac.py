@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,11 @@ from tests.api.crew import FAST, Crew
 from tests.api.tending import ready
 from tests.bench.kubelet import Kubelet
 from tests.cluster.backend import Backend
-from tests.cluster.client import ApiError
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.faults import CONFLICT
 from tests.cluster.fixtures import Namespace
 from tests.cluster.free_ports import free_ports
+from tests.cluster.https_proxy import HttpsProxy
 
 pytestmark = pytest.mark.cluster
 
@@ -37,8 +36,8 @@ CA = {"caConfigMapRef": {"name": "kube-root-ca.crt", "key": "ca.crt"}}
 class Stage:
     """Controllers under the ServiceAccount of the manifest, and jobs in another namespace."""
 
-    def __init__(self, cluster: ControlPlane, backend: Backend, folder: Path) -> None:
-        self.cluster, self.backend, self.folder = cluster, backend, folder
+    def __init__(self, cluster: ControlPlane, backend: Backend, proxy: HttpsProxy, folder: Path) -> None:
+        self.cluster, self.backend, self.proxy, self.folder = cluster, backend, proxy, folder
         cluster.apply(RIGHTS)
         self.work = Namespace(name="work", cluster=cluster)
         cluster.api().create("/api/v1/namespaces", {"metadata": {"name": "work"}})
@@ -53,7 +52,9 @@ class Stage:
 
     def start(self, name: str) -> None:
         token = self.cluster.service_account_token("soloist", "soloist")
-        config = self.cluster.kubeconfig(self.folder / f"{name}.rights", user="soloist", token=token)
+        config = self.cluster.kubeconfig(
+            self.folder / f"{name}.rights", user="soloist", token=token, server=self.proxy.server
+        )
         port = free_ports(1)[0]
         env = {"KUBECONFIG": str(config), "SOLOIST_NAMESPACE": "", "SOLOIST_HEALTH_PORT": str(port)}
         self.crew.start(name, **FAST, **env, **self.kubelet.pod(name))
@@ -67,17 +68,6 @@ class Stage:
         spec = {"database": {"secretName": "backend", "key": "uri"}, "deliver": {"external": {}}}
         body = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": name}, "spec": spec}
         self.cluster.api().create(self.work.ours("workqueues"), body)
-
-    def disturb(self) -> None:
-        """Write to objects behind the controller's back: its next write is refused, and it reads them again."""
-        annotation = {"metadata": {"annotations": {"example.org/touched": str(time.monotonic())}}}
-        for kind, names in {"scheduledjobs": ["slow"], "jobruns": self.names("jobruns")}.items():
-            for name in names:
-                with suppress(ApiError):  # trimmed meanwhile
-                    self.cluster.api().patch(self.work.ours(kind, name), annotation)
-
-    def names(self, kind: str) -> list[str]:
-        return [found["metadata"]["name"] for found in self.cluster.api().items(self.work.ours(kind))]
 
     def used(self) -> set[Right]:
         return {right for right, _ in self.requested()}
@@ -109,9 +99,11 @@ def granted() -> set[Right]:
 
 @pytest.fixture
 def stage(fresh_control_plane: Callable[..., ControlPlane], backend: Backend, tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(fresh_control_plane(audit=True), backend, tmp_path)
-    yield made
-    made.crew.stop()
+    cluster = fresh_control_plane(audit=True)
+    with HttpsProxy(target=cluster.port, authority=cluster.authority) as proxy:
+        made = Stage(cluster, backend, proxy, tmp_path)
+        yield made
+        made.crew.stop()
     for member in made.crew.members.values():
         print(f"---- log of {member.name}\n{member.log()[-6000:]}")
 
@@ -137,8 +129,11 @@ def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: S
     api.delete(stage.work.ours("jobruns", started[0]["metadata"]["name"]))
     crew.wait(lambda: ("batch", "jobs", "delete") in stage.used(), what="its Job was stopped")
     crew.wait(lambda: [job for job in api.items(path) if not job["spec"].get("suspend")], what="the next Job started")
-    reads = {("soloist.dev", kind, "get") for kind in ("scheduledjobs", "jobruns")}
-    crew.wait(lambda: reads <= stage.used() or stage.disturb(), what="what others wrote to is read again")
+    for kind in ("scheduledjobs", "jobruns"):
+        forestalled = stage.proxy.on("PUT", rf"/{kind}/[^/]*/status$", CONFLICT, times=1)
+        forestalled.wait()
+        read = ("soloist.dev", kind, "get")
+        crew.wait(lambda read=read: read in stage.used(), what=f"{kind} that others wrote to are read again")
 
     queue = stage.work.ours("workqueues", "emails")
     crew.wait(lambda: api.get(queue).get("status", {}).get("conditions"), what="the WorkQueue is looked after")

@@ -71,8 +71,6 @@ def test_a_call_that_kills_each_leader_is_given_up(crews: Crews, backend: Backen
         job.crew.wait(partial(job.crew.runs, "deadly"), what="the first is claimed")
     until(lambda: {job.tend() for job in jobs} == {True}, what="each first run is over", timeout=90)
     backend.clear()
-    for job in jobs:
-        revive(job.crew)
     cleared = now()
     for job in jobs:
         run = first_run(job.crew, "deadly")
@@ -83,7 +81,7 @@ def test_a_call_that_kills_each_leader_is_given_up(crews: Crews, backend: Backen
         assert len(keys(seen)) == 1
         assert fences(seen) == sorted(set(fences(seen))), "each attempt under a term of its own"
         assert len(of_run(backend, job.path, run)) == len(seen)
-        through(job.crew, "deadly", cleared, more=1)
+        through(job.crew, "deadly", cleared, more=1, reviving=True)
         attempts_ascend(backend, job.path)
         audit(job.crew, backend, "deadly", path=job.path)
 

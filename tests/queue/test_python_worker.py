@@ -251,10 +251,10 @@ def test_a_worker_that_goes_away_lets_what_runs_end_and_puts_the_rest_back_untri
 
 
 PROGRAM = """
-import sys, time
+import os, sys, time
 from soloist.queue import work
 def handler(ctx):
-    print("begun", flush=True)
+    os.write(1, b"begun\\n")
     time.sleep(0.5 if ctx.payload["n"] == 0 else 600)
 work(sys.argv[1], "q", handler, grace_seconds=4)
 """

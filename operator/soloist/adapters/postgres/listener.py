@@ -1,14 +1,15 @@
 """Hears of new rows in a database: one connection of its own that listens, for all queues that want it.
 
 It is never more than a help: whoever is woken looks into the table, and whoever is not looks there anyway, once in a poll
-interval. So everybody is woken when a connection has been made, for what was said while there was none. Behind a pooler in
-transaction mode a LISTEN is lost without a word; hence the first thing said is said by the listener itself, and one that
-does not hear it tells why. What is silent for long is asked for a sign of life, since a dead connection says nothing too.
+interval. So everybody is woken as soon as the producers know that somebody listens, for what was added before. Behind a
+pooler in transaction mode a LISTEN is lost without a word; hence the first thing said is said by the listener itself, and
+one that does not hear it tells why. What is silent for long is asked for a sign of life, since a dead connection says
+nothing too.
 """
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 
 import psycopg
@@ -72,12 +73,13 @@ class Listener:
         try:
             await connection.execute(f"LISTEN {CHANNEL}".encode())
             await self._hear_itself(connection)
-            for wake, _ in list(self._heard.values()):
-                wake()
+            woken: list[str] = []
             while True:
-                self._newcomer = False
+                self._newcomer, queues = False, sorted(self._heard)
                 async with asyncio.timeout(ANSWER):
-                    await connection.execute(statement("listening"), {"queues": sorted(self._heard)})
+                    await connection.execute(statement("listening"), {"queues": queues})
+                self._wake(queue for queue in queues if queue not in woken)
+                woken = queues
                 await self._pass_on(connection)
         except TimeoutError:
             raise TransientError(f"{self._database.name} does not answer whoever listens to it.", sent=False) from None
@@ -85,6 +87,11 @@ class Listener:
             raise translated(error, self._database.name) from error
         finally:
             await connection.close()
+
+    def _wake(self, queues: Iterable[str]) -> None:
+        for queue in queues:
+            if queue in self._heard:
+                self._heard[queue][0]()
 
     async def _hear_itself(self, connection: Connection) -> None:
         nonce = secrets.token_hex(8)
@@ -102,5 +109,4 @@ class Listener:
         until = asyncio.get_running_loop().time() + SAY_AGAIN
         while not self._newcomer and asyncio.get_running_loop().time() < until:
             async for notice in connection.notifies(timeout=1.0):
-                if notice.payload in self._heard:
-                    self._heard[notice.payload][0]()
+                self._wake([notice.payload])
