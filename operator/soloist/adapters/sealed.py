@@ -1,5 +1,9 @@
 """A value that is not to be seen: read for the one place that sends it."""
 
+from collections.abc import Awaitable, Callable
+
+from soloist.domain.actions import KeyRef
+
 
 class Sealed:
     """A value that no log, traceback or f-string shows."""
@@ -18,3 +22,7 @@ class Sealed:
 
     def __reduce__(self) -> str:
         raise TypeError("A sealed value is not copied out of its process.")
+
+
+ReadKey = Callable[[str, KeyRef], Awaitable[Sealed]]
+"""Reads one key of a Secret or ConfigMap in a namespace; raises ``SoloistError`` with a sentence."""

@@ -55,3 +55,11 @@ def how_many(*, free: int, room: int) -> int:
 def enough(asked: int, *, slots: int) -> bool:
     """Whether so many rows are worth a statement now; else it waits a moment for more slots to become free."""
     return asked * 4 >= min(slots, MOST_AT_ONCE)
+
+
+def next_from_head(began: float, ended: float, *, poll: float) -> float:
+    """When a claim is to start from the head again, after one that took from ``began`` to ``ended``.
+
+    Counted from its end, and rarer where it takes long: at most a fifth of the time goes into it.
+    """
+    return ended + max(poll, 4 * (ended - began))

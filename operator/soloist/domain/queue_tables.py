@@ -6,6 +6,9 @@ identifiers only. What only a database can tell (whether a column exists, of whi
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
+
+from soloist.domain.actions import KeyRef
 
 
 class OutcomeBy(StrEnum):
@@ -21,6 +24,10 @@ class DatabaseRef:
 
     secret_name: str
     key: str
+
+    @property
+    def secret(self) -> KeyRef:
+        return KeyRef(kind="Secret", name=self.secret_name, key=self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,9 @@ class TableName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedTable:
-    """soloist.work_items, in which a queue is known by its name."""
+    """Ours, in which a queue is known by its name."""
+
+    name: ClassVar[str] = "soloist.work_items"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

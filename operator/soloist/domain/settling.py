@@ -131,7 +131,6 @@ def trim(view: View) -> Step | None:
     Runs that were never launched are counted by themselves, so that no failure gives way to them. The moment before a launch
     is no time for it, but a job that is always about to launch is trimmed all the same.
     """
-    spare = SPARE if launching.is_imminent(view) else 0
     finished = [r for r in view.runs if r.phase.final and view.job.entry(r.uid) is None and not r.deleting]
     ours = sorted(
         (r for r in finished if r.lease in (None, view.lease)), key=lambda r: (r.completed or r.created, r.uid)
@@ -141,7 +140,8 @@ def trim(view: View) -> Step | None:
     bad = [run for run in ours if run.phase is not Phase.SUCCEEDED and run not in idle]
     limits = ((good, view.spec.successful_history), (bad, view.spec.failed_history), (idle, view.spec.failed_history))
     for runs, limit in limits:
-        if len(runs) > limit + spare:
+        over = len(runs) - limit
+        if over > SPARE or (over > 0 and not launching.is_imminent(view)):
             return DeleteRun(run=runs[0])
     return None
 

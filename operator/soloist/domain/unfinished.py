@@ -4,6 +4,7 @@ What is not known to have been tried goes back as it was. What may have arrived 
 rows (``afterCrash: Hold``), else it is sent again, and the receiver knows it by its key.
 """
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 from soloist.domain.claims import Claim, Failed, Parked, PutBack
@@ -38,3 +39,19 @@ def faulty(spec: QueueSpec, claim: Claim, error: BaseException, drawn: float) ->
     if spec.after_crash is AfterCrash.HOLD:
         return Parked(claim=claim, error=text)
     return Failed(claim=claim, error=text, retry_in=wait_after(claim, spec.retry, drawn=drawn))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooOften(Failed):
+    """Too many claims in a row ended without an outcome; the present one was made to say so."""
+
+
+def ended_too_often(claim: Claim, *, hold: bool, max_reclaims: int) -> Parked | TooOften | None:
+    """Why a row that was found is not handed out again, for what became of its earlier claims; None where it is."""
+    if claim.reclaims and hold:
+        error = "Its claim ended without an outcome, and the queue holds such rows for a person."
+        return Parked(claim=claim, error=error)
+    if claim.reclaims > max_reclaims:
+        error = f"{claim.reclaims} claims in a row ended without an outcome."
+        return TooOften(claim=claim, error=error, retry_in=None)
+    return None

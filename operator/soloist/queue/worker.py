@@ -130,24 +130,18 @@ class _Opener:
             database = Database(self._url, program="soloist-queue")
             stack.push_async_callback(database.close)
             home = await installation(database)
-            queue = ManagedQueue(
-                name=self._queue,
-                worker=os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
-                lease=spec.lease,
-                hold=spec.after_crash is AfterCrash.HOLD,
-                max_reclaims=spec.max_reclaims,
-                poll=spec.poll.most,
-            )
+            worker = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
             deliverer = HandlerDeliverer(
                 spec,
                 self._handler,
                 queue=self._queue,
-                source=f"{home}/soloist.work_items",
+                source=f"{home}/{spec.table.name}",
                 seconds=self._seconds,
                 boottime=boottime,
                 drawn=random.random,
             )
             if spec.poll.listen:
                 Listener(database).hear(self._queue, wake, partial(self.report.failed, name, "listen"), stack)
+            queue = ManagedQueue.of(self._queue, spec, worker=worker)
             rows = ManagedRows(database, queue, boottime=boottime)
             return _Opened(rows=rows, deliverer=deliverer, stack=stack.pop_all())

@@ -10,7 +10,6 @@ import logging
 import os
 import random
 import secrets
-import socket
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from soloist.domain.term import Term
 from soloist.loops.election_ports import Hooks
 from soloist.loops.elector import Elector
 from soloist.shells.child import PARENT_VARIABLE, Beat, ExitCode, arm_dead_man, disarm_dead_man
-from soloist.shells.own_pod import own_pod
+from soloist.shells.own_pod import own_pod, pod_name
 from soloist.shells.settings import ControllerSettings
 
 _log = logging.getLogger("soloist.controller")
@@ -115,8 +114,3 @@ class Candidacy:
 
     def _in_loop(self, call: Callable[..., None], *args: Any) -> None:
         self._loop.call_soon_threadsafe(call, *args)
-
-
-def pod_name() -> str:
-    """The Pod's name; outside a cluster, the machine's and the parent's number, so that two here are two."""
-    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getppid()}"

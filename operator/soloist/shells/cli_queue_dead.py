@@ -5,30 +5,20 @@ nothing.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Any
 
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.dead_letters import DeadLetters
 from soloist.adapters.postgres.managed_dead import DeadItems
 from soloist.adapters.postgres.mapped_dead import RowLetters
 from soloist.domain.dead_letter import FIRST, Letter, PlaceInList
+from soloist.domain.instants import stamp
 from soloist.domain.queue_spec import MappedTable
 from soloist.domain.wall_time import away
 from soloist.shells.cli_queue_place import QueuePlace, ask
 from soloist.shells.cli_text import WrongWords, table
-
-
-class Letters(Protocol):
-    """Of one queue, wherever its rows are."""
-
-    async def count(self, *, older_than: timedelta = ...) -> int: ...
-
-    async def oldest(self, most: int = ..., *, after: PlaceInList = ...) -> list[Letter]: ...
-
-    async def purge(self, ids: Sequence[int]) -> set[int]: ...
-
-    async def purge_older(self, than: timedelta) -> int: ...
 
 
 def read_place(text: str | None) -> PlaceInList:
@@ -76,8 +66,8 @@ def _document(letter: Letter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "row": list(letter.row),
-        "died": _moment(letter.died_at),
-        "due": _moment(letter.due) if letter.due is not None else None,
+        "died": stamp(letter.died_at),
+        "due": stamp(letter.due) if letter.due is not None else None,
         "reason": letter.reason,
         "nextAttempt": letter.attempt,
         "claimsLost": letter.reclaims,
@@ -97,14 +87,10 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else "�" for each in text)
 
 
-def _moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def _written(place: PlaceInList) -> str:
-    return f"{_moment(place[0])},{place[1]}"
+    return f"{stamp(place[0])},{place[1]}"
 
 
-def letters_of(database: Database, place: QueuePlace) -> Letters:
+def letters_of(database: Database, place: QueuePlace) -> DeadLetters:
     mapped = isinstance(place.usable().table, MappedTable)
     return RowLetters(database, str(place.name)) if mapped else DeadItems(database, str(place.name))

@@ -14,6 +14,7 @@ from soloist.adapters.kube.queue_watch import QUEUES
 from soloist.adapters.kube.store import list_all, path_of
 from soloist.domain.instants import parse_time
 from soloist.domain.queue_parsing import parse_queue
+from soloist.domain.queue_spec import ManagedTable
 from soloist.domain.spec_fields import Invalid
 from soloist.domain.wall_time import away, span
 from soloist.ports import Raw
@@ -42,7 +43,7 @@ class Seen:
         return cls(
             namespace=metadata["namespace"],
             name=metadata["name"],
-            table=str((mapped or {}).get("name") or "soloist.work_items"),
+            table=str((mapped or {}).get("name") or ManagedTable.name),
             suspended=spec.get("suspend") is True,
             valid=_valid(spec, status),
             status=status,

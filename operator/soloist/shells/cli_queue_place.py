@@ -19,11 +19,10 @@ from soloist.adapters.kube.secrets import KubeSecrets
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import Sealed
-from soloist.domain.actions import KeyRef
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_parsing import parse_queue
-from soloist.domain.queue_spec import DatabaseRef, MappedTable, QueueSpec
+from soloist.domain.queue_spec import DatabaseRef, ManagedTable, QueueSpec
 from soloist.domain.queue_validity import Standing
 from soloist.domain.spec_fields import Invalid
 from soloist.shells.cli_reading import read_one
@@ -54,8 +53,7 @@ class QueuePlace:
     @property
     def table(self) -> str:
         """As people call it."""
-        mapped = isinstance(self.spec, QueueSpec) and isinstance(self.spec.table, MappedTable)
-        return str(self.spec.table.name) if mapped else "soloist.work_items"  # type: ignore[union-attr]
+        return str(self.spec.table.name if isinstance(self.spec, QueueSpec) else ManagedTable.name)
 
 
 def in_cluster(target: Target, name: str, database: str) -> QueuePlace:
@@ -81,7 +79,7 @@ def in_cluster(target: Target, name: str, database: str) -> QueuePlace:
 
 async def _secret(api: KubeApi, namespace: str, ref: DatabaseRef) -> Sealed:
     try:
-        return await KubeSecrets(api, boottime=SystemClock().boottime).read(namespace, _key(ref))
+        return await KubeSecrets(api, boottime=SystemClock().boottime).read(namespace, ref.secret)
     except Refusal as error:
         raise Complaint(f"{forbidden(error) if error.status == 403 else error} {OR_WRITE}") from error
     except PermanentError as error:
@@ -110,7 +108,7 @@ def in_files(files: Sequence[str], namespace: str, name: str, database: str) -> 
             raise Complaint(f"There are several in {listed} ({', '.join(map(str, mine))}): choose one with -n.")
         spec, url = every[mine[0]], Sealed(database) if database else None
         if url is None and isinstance(spec, QueueSpec):
-            url = asyncio.run(source.read_key(mine[0].namespace, _key(spec.database)))
+            url = asyncio.run(source.read_key(mine[0].namespace, spec.database.secret))
     except PermanentError as error:
         raise Complaint(f"{error} {OR_WRITE}") from error
     except SoloistError as error:
@@ -118,10 +116,6 @@ def in_files(files: Sequence[str], namespace: str, name: str, database: str) -> 
     where = " ".join(f"-f {shlex.quote(file)}" for file in files)
     named = f"{name} {where} -n {mine[0].namespace}" if namespace else f"{name} {where}"
     return QueuePlace(name=mine[0], spec=spec, named=named, url=url, of_secret=not database)
-
-
-def _key(ref: DatabaseRef) -> KeyRef:
-    return KeyRef(kind="Secret", name=ref.secret_name, key=ref.key)
 
 
 def ask(place: QueuePlace, conversation: Callable[[Database], Awaitable[T]]) -> T:

@@ -5,15 +5,15 @@ What was asked to be destroyed is what was counted: letters of later are left al
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Protocol
 
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.managed_dead import DeadItems
+from soloist.adapters.postgres.mapped_dead import DeadRows
 from soloist.adapters.postgres.mapped_opening import open_dead_rows
 from soloist.domain.dead_letter import FIRST
 from soloist.domain.queue_spec import MappedTable, QueueSpec
-from soloist.shells.cli_queue_dead import Letters, letters_of
+from soloist.shells.cli_queue_dead import letters_of
 from soloist.shells.cli_queue_place import QueuePlace, ask, database_name
 
 EXIT_NOT_ALL = 1
@@ -23,12 +23,6 @@ _NAMED = 10
 Result = tuple[list[str], int]
 
 
-class Retried(Letters, Protocol):
-    """The same where rows can be put back."""
-
-    async def retry(self, ids: Sequence[int]) -> dict[int, bool]: ...
-
-
 def retry(place: QueuePlace, ids: Sequence[int] | None) -> Result:
     """None: all that there are now."""
     spec = place.usable()
@@ -36,13 +30,15 @@ def retry(place: QueuePlace, ids: Sequence[int] | None) -> Result:
     async def conversation(database: Database) -> dict[int, bool]:
         name = str(place.name)
         mapped = isinstance(spec.table, MappedTable)
-        letters: Retried = await open_dead_rows(database, name, spec) if mapped else DeadItems(database, name)
+        letters: DeadItems | DeadRows = (
+            await open_dead_rows(database, name, spec) if mapped else DeadItems(database, name)
+        )
         return await retry_all(letters) if ids is None else await letters.retry(list(dict.fromkeys(ids)))
 
     return said_of_retry(place, spec, ids or (), ask(place, conversation))
 
 
-async def retry_all(letters: Retried) -> dict[int, bool]:
+async def retry_all(letters: DeadItems | DeadRows) -> dict[int, bool]:
     """As many as there are at the start: a row that dies again meanwhile is at the end of the list."""
     left, after, done = await letters.count(), FIRST, dict[int, bool]()
     while left > 0 and (found := await letters.oldest(min(left, _BATCH), after=after)):

@@ -30,10 +30,11 @@ from soloist.domain.addresses import AddressRules
 from soloist.domain.term import Term
 from soloist.loops.launchers import Launchers
 from soloist.loops.scheduler import Pace, Scheduler
-from soloist.shells.candidacy import Candidacy, Told, pod_name
+from soloist.shells.candidacy import Candidacy, Told
 from soloist.shells.child import ExitCode, crash
 from soloist.shells.health import health_server
 from soloist.shells.knowledge import Knowledge
+from soloist.shells.own_pod import pod_name
 from soloist.shells.queue_care import queue_care
 from soloist.shells.reporting import Reporter
 from soloist.shells.settings import ControllerSettings

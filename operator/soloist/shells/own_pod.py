@@ -1,10 +1,11 @@
-"""The Pod that this process runs in, as the elector needs it to publish its container.
+"""The Pod that this process runs in: its name, and what the elector needs to publish its container.
 
 Nothing is guessed: without ``POD_NAMESPACE``, ``POD_NAME`` and ``POD_UID`` (the downward API) there is none, and a crashed
 leader is replaced when its Lease runs out. The container's first process is our parent, or this process itself.
 """
 
 import os
+import socket
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -34,3 +35,8 @@ def own_pod(env: Mapping[str, str], clock: Clocks, *, first: int, read: Callable
         container=env.get("POD_CONTAINER") or CONTAINER,
         started=clock.now() - timedelta(seconds=clock.boottime() - started),
     )
+
+
+def pod_name() -> str:
+    """The Pod's name; outside a cluster, the machine's and the parent's number, so that two here are two."""
+    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getppid()}"

@@ -20,7 +20,7 @@ from soloist.adapters.postgres.mapped_opening import open_mapped
 from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import Sealed
 from soloist.domain.queue_name import QueueName
-from soloist.domain.queue_spec import AfterCrash, DatabaseRef, HttpDelivery, Lookup, MappedTable, QueueSpec
+from soloist.domain.queue_spec import DatabaseRef, HttpDelivery, Lookup, MappedTable, QueueSpec
 from soloist.loops.queue_ports import QueueReport
 from soloist.loops.row_ports import Rows
 
@@ -96,7 +96,8 @@ class Opener:
             deliverer = HttpDeliverer(
                 spec,
                 namespace=name.namespace,
-                source=f"{home}/{_table(spec)}",
+                # The queue's name is no part of it, since the ids of a table are told apart by themselves.
+                source=f"{home}/{spec.table.name}",
                 exchange=self._exchanges.of(spec),
                 world=self._world,
                 find=_find(spec, database),
@@ -110,16 +111,7 @@ class Opener:
         worker, boottime = self._worker, self._clock.boottime
         if isinstance(spec.table, MappedTable):
             return await open_mapped(database, str(name), spec, worker=worker, boottime=boottime)
-        queue = ManagedQueue(
-            name=str(name),
-            worker=worker,
-            lease=spec.lease,
-            hold=spec.after_crash is AfterCrash.HOLD,
-            max_reclaims=spec.max_reclaims,
-            on_dead=spec.on_dead,
-            poll=spec.poll.most,
-        )
-        return ManagedRows(database, queue, boottime=boottime)
+        return ManagedRows(database, ManagedQueue.of(str(name), spec, worker=worker), boottime=boottime)
 
 
 def _find(spec: QueueSpec, database: Database) -> FindEndpoint | None:
@@ -127,8 +119,3 @@ def _find(spec: QueueSpec, database: Database) -> FindEndpoint | None:
     if not isinstance(delivery, HttpDelivery) or not isinstance(delivery.target, Lookup):
         return None
     return EndpointLookup(database, delivery.target, delivery.signature)
-
-
-def _table(spec: QueueSpec) -> str:
-    """Whose ids a row's id is one of: the queue's name is no part of it, since a table's ids are told apart by themselves."""
-    return str(spec.table.name) if isinstance(spec.table, MappedTable) else "soloist.work_items"

@@ -9,7 +9,7 @@ from soloist.adapters.kube.one_queue import OneQueue
 from soloist.adapters.kube.secrets import KubeSecrets
 from soloist.adapters.postgres.ledgers import Ledgers
 from soloist.adapters.postgres.transactions import SqlLauncher
-from soloist.shells.candidacy import pod_name
+from soloist.shells.own_pod import pod_name
 from soloist.shells.settings import ControllerSettings
 
 

@@ -11,7 +11,6 @@ import logging
 import os
 import random
 import signal
-import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -23,8 +22,7 @@ from soloist.adapters.http.deliver import World
 from soloist.adapters.http.endpoints import Endpoints
 from soloist.adapters.http.exchanges import Exchanges
 from soloist.adapters.http.trust import TrustStore
-from soloist.adapters.sealed import Sealed
-from soloist.domain.actions import KeyRef
+from soloist.adapters.sealed import ReadKey, Sealed
 from soloist.domain.addresses import AddressRules
 from soloist.domain.errors import PermanentError
 from soloist.domain.public_addresses import rules_for_data
@@ -34,6 +32,7 @@ from soloist.loops.queue_ports import QueueSource
 from soloist.loops.queues import Queues
 from soloist.shells.child import ExitCode
 from soloist.shells.health import health_server
+from soloist.shells.own_pod import pod_name
 from soloist.shells.queue_opener import Opener
 from soloist.shells.queue_telemetry import QueueMetrics, QueueReporter
 from soloist.shells.telemetry import start_logging
@@ -43,8 +42,6 @@ _log = logging.getLogger("soloist.worker")
 
 HUNG = 30.0
 """Seconds without a turn of a claim loop after which the process is unwell; or a lease, if that is longer."""
-
-ReadKey = Callable[[str, KeyRef], Awaitable[Sealed]]
 
 
 def run(settings: WorkerSettings) -> int:
@@ -82,7 +79,7 @@ class Worker:
                     registry=self._metrics.registry,
                 )
             )
-            _log.info("started", extra={"health_port": port, "worker": _own_name()})
+            _log.info("started", extra={"health_port": port, "worker": pod_name()})
             following = loop.create_task(source.run(self._told))
             following.add_done_callback(self._ended)
             await self._stopping.wait()
@@ -112,7 +109,7 @@ class Worker:
             world=world,
             exchanges=exchanges,
             clock=clock,
-            worker=_own_name(),
+            worker=pod_name(),
             report=self._report,
         )
         self._queues = Queues(opener, clock=clock, report=self._report, drawn=random.random)
@@ -140,9 +137,7 @@ class Worker:
     def _url_reader(self, read_key: ReadKey) -> Callable[[QueueName, DatabaseRef], Awaitable[Sealed]]:
         async def read(name: QueueName, database: DatabaseRef) -> Sealed:
             try:
-                return await read_key(
-                    name.namespace, KeyRef(kind="Secret", name=database.secret_name, key=database.key)
-                )
+                return await read_key(name.namespace, database.secret)
             except PermanentError:
                 if self._settings.database:
                     return Sealed(self._settings.database)
@@ -183,7 +178,3 @@ class Worker:
 
     def _queues_are_known(self) -> tuple[bool, str]:
         return self._found, f"{self.worked()} queues" if self._found else "the first list is not through"
-
-
-def _own_name() -> str:
-    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getppid()}"

@@ -14,7 +14,8 @@ from soloist import __version__
 from soloist.adapters.http.exchange import Attempt, Exchange, Reply, read
 from soloist.adapters.http.guard import Lookup
 from soloist.adapters.http.session import HttpLimits
-from soloist.adapters.http.trust import ReadKey, TrustStore
+from soloist.adapters.http.trust import TrustStore
+from soloist.adapters.sealed import ReadKey
 from soloist.domain.actions import FailedKnown, HttpAction, KeyRef, Order, Outcome
 from soloist.domain.addresses import AddressRules
 from soloist.domain.errors import PermanentError, SoloistError, TransientError

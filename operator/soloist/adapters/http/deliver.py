@@ -17,7 +17,8 @@ from datetime import datetime, timedelta
 from soloist import __version__
 from soloist.adapters.http.endpoints import Endpoints
 from soloist.adapters.http.exchange import Attempt, Exchange, read
-from soloist.adapters.http.trust import ReadKey, TrustStore
+from soloist.adapters.http.trust import TrustStore
+from soloist.adapters.sealed import ReadKey
 from soloist.domain.actions import FailedKnown, KeyRef, Outcome, Response, Succeeded
 from soloist.domain.breaker import Gate
 from soloist.domain.claims import Claim, PutBack, Settled

@@ -7,23 +7,12 @@ bundle, not one for each request.
 import hashlib
 import ssl
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import Protocol
 
+from soloist.adapters.sealed import ReadKey
 from soloist.domain.actions import KeyRef
 from soloist.domain.errors import PermanentError
 
 _MOST_CONTEXTS = 128
-
-
-class Sealed(Protocol):
-    """A value that shows itself only when asked to, so that no log and no traceback does."""
-
-    def reveal(self) -> str: ...
-
-
-ReadKey = Callable[[str, KeyRef], Awaitable[Sealed]]
-"""Reads one key of a Secret or ConfigMap in a namespace; raises ``SoloistError`` with a sentence."""
 
 
 class TrustStore:

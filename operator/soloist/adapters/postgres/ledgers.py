@@ -10,14 +10,11 @@ from collections.abc import Awaitable, Callable
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.ledger import Ledger
 from soloist.adapters.postgres.url import database_url
-from soloist.adapters.sealed import Sealed
+from soloist.adapters.sealed import ReadKey
 from soloist.domain.actions import EnqueueAction, KeyRef, Order, SqlAction
 from soloist.domain.errors import PermanentError
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import ManagedTable, QueueSpec
-
-ReadKey = Callable[[str, KeyRef], Awaitable[Sealed]]
-
 
 FindQueue = Callable[[str, str], Awaitable[QueueSpec]]
 """Reads a WorkQueue by namespace and name; raises ``SoloistError`` with a sentence."""
@@ -81,8 +78,7 @@ class Ledgers:
                 f"WorkQueue {name} works the table {spec.table.name}, to which only the application adds rows: "
                 "write a sql action with an INSERT instead, or name a WorkQueue without spec.table."
             )
-        ref = spec.database
-        return KeyRef(kind="Secret", name=ref.secret_name, key=ref.key), str(name)
+        return spec.database.secret, str(name)
 
     async def _is_behind(self, place: tuple[str, KeyRef], which: bytes) -> None:
         before = self._behind.get(place)

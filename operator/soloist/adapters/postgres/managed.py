@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from soloist.adapters.postgres.database import Database, Row
-from soloist.adapters.postgres.managed_outcomes import ManagedOutcomes, TooOften, keys, latest
+from soloist.adapters.postgres.managed_outcomes import ManagedOutcomes, keys, latest
 from soloist.adapters.postgres.row_texts import decoded
 from soloist.adapters.postgres.statements import statement
-from soloist.domain.claims import Claim, Parked, Settled, Verdict
-from soloist.domain.queue_spec import OnDead
+from soloist.domain.claims import Claim, Settled, Verdict
+from soloist.domain.polling import next_from_head
+from soloist.domain.queue_spec import AfterCrash, OnDead, QueueSpec
+from soloist.domain.unfinished import ended_too_often
 
 MOST_AT_ONCE = 500
 GIVING_UP_FOR = 1.0
@@ -38,6 +40,19 @@ class ManagedQueue:
     max_reclaims: int = 5
     on_dead: OnDead | None = None
     poll: timedelta = timedelta(milliseconds=250)
+
+    @classmethod
+    def of(cls, name: str, spec: QueueSpec, *, worker: str) -> "ManagedQueue":
+        """The queue ``name`` as its spec has it."""
+        return cls(
+            name=name,
+            worker=worker,
+            lease=spec.lease,
+            hold=spec.after_crash is AfterCrash.HOLD,
+            max_reclaims=spec.max_reclaims,
+            on_dead=spec.on_dead,
+            poll=spec.poll.most,
+        )
 
 
 class ManagedRows:
@@ -98,28 +113,19 @@ class ManagedRows:
         }
         rows = await self._database.fetch(statement("claim"), values, most_seconds=self._patience)
         if start is None:
-            # Counted from its end, and rarer where it takes long: at most a fifth of the time goes into it.
-            ended = self._boottime()
-            self._from_head_at = ended + max(queue.poll.total_seconds(), 4 * (ended - began))
+            self._from_head_at = next_from_head(began, self._boottime(), poll=queue.poll.total_seconds())
         return rows
 
     async def _fit(self, claims: list[Claim]) -> list[Claim]:
         """Those that may be handed out; the others are dead."""
         if self._queue.on_dead is None:
             return claims
-        over = [given_up for claim in claims if (given_up := self._given_up(claim)) is not None]
+        hold, most = self._queue.hold, self._queue.max_reclaims
+        looked_at = [ended_too_often(claim, hold=hold, max_reclaims=most) for claim in claims]
+        over = [outcome for outcome in looked_at if outcome is not None]
         await self._outcomes.settle(over)
         gone = {outcome.claim.fence for outcome in over}
         return [claim for claim in claims if claim.fence not in gone]
-
-    def _given_up(self, claim: Claim) -> Settled | None:
-        if claim.reclaims and self._queue.hold:
-            error = "Its claim ended without an outcome, and the queue holds such rows for a person."
-            return Parked(claim=claim, error=error)
-        if claim.reclaims > self._queue.max_reclaims:
-            error = f"{claim.reclaims} claims in a row ended without an outcome."
-            return TooOften(claim=claim, error=error, retry_in=None)
-        return None
 
 
 def _claim_of(row: Row) -> Claim:

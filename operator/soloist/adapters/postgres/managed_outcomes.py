@@ -19,13 +19,9 @@ from soloist.adapters.postgres.splitting import settle_apart
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled, Verdict
 from soloist.domain.queue_spec import OnDead
+from soloist.domain.unfinished import TooOften
 
 LIVES = frozenset({"Done", "PutBack"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TooOften(Failed):
-    """Too many claims in a row ended without an outcome; this one was made to say so."""
 
 
 @dataclass(frozen=True, slots=True)

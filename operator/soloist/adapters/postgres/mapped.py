@@ -13,9 +13,11 @@ from soloist.adapters.postgres.mapped_queue import MappedQueue
 from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import composed
 from soloist.adapters.postgres.mapped_words import GivenUp, claim_of, rows_of
-from soloist.domain.claims import Claim, Parked, Settled, Verdict
+from soloist.domain.claims import Claim, Settled, Verdict
 from soloist.domain.delivery_outcome import most_attempts
 from soloist.domain.errors import SoloistError
+from soloist.domain.polling import next_from_head
+from soloist.domain.unfinished import ended_too_often
 
 MOST_AT_ONCE = 500
 GIVING_UP_FOR = 1.0
@@ -96,24 +98,18 @@ class MappedRows:
         ordered = len(claims_of) == 1 and self._shape.table.due_at is not None
         self._after = claims[-1].due_key if ordered and len(claims) == asked else None
         if after is None:
-            # Counted from its end, and rarer where it takes long: at most a fifth of the time goes into it.
-            ended = self._boottime()
-            self._from_head_at = ended + max(self._queue.poll.total_seconds(), 4 * (ended - began))
+            self._from_head_at = next_from_head(began, self._boottime(), poll=self._queue.poll.total_seconds())
         return claims
 
     def _given_up(self, claim: Claim) -> Settled | None:
         """Why a row that was found is not handed out."""
         queue = self._queue
-        if claim.reclaims and queue.hold:
-            return Parked(
-                claim=claim, error="Its claim ended without an outcome, and the queue holds such rows for a person."
-            )
-        if claim.reclaims > queue.max_reclaims:
-            error = f"{claim.reclaims} claims in a row ended without an outcome."
-            return GivenUp(claim=claim, error=error, retry_in=None, reason="ReclaimedTooOften")
+        over = ended_too_often(claim, hold=queue.hold, max_reclaims=queue.max_reclaims)
+        if over is not None:
+            return over
         if claim.tries > (limit := most_attempts(claim, queue.rules)):
             error = f"All {limit} attempts were used up before it was claimed."
-            return GivenUp(claim=claim, error=error, retry_in=None, reason="Failed")
+            return GivenUp(claim=claim, error=error, retry_in=None)
         return None
 
 

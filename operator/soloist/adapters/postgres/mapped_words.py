@@ -11,6 +11,7 @@ from soloist.adapters.postgres.row_texts import decoded, kept
 from soloist.domain.catalog import JSON
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled, Verdict
 from soloist.domain.queue_tables import OutcomeBy
+from soloist.domain.unfinished import TooOften
 
 DEAD = ("Dead", "Park")
 LEFT_DUE = "The application answered that the work is done, and left the row due at the same time."
@@ -18,9 +19,7 @@ LEFT_DUE = "The application answered that the work is done, and left the row due
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp(Failed):
-    """A row that is not handed out any more, for what became of its earlier claims; no attempt ends with it."""
-
-    reason: str
+    """A row that is not handed out any more, its attempts being used up before; no attempt ends with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,10 @@ def said(outcome: Settled, by: OutcomeBy, *, left_due: timedelta | None = None) 
     match outcome:
         case Refused(error=error):
             return Said(outcome="Park", error=kept(error), reason="Refused")
-        case GivenUp(error=error, reason=reason):
-            return Said(outcome=dead, error=kept(error), reason=reason)
+        case TooOften(error=error):
+            return Said(outcome=dead, error=kept(error), reason="ReclaimedTooOften")
+        case GivenUp(error=error):
+            return Said(outcome=dead, error=kept(error), reason="Failed")
         case Done() if handler:
             return Said(outcome="Done", counted=True, error=LEFT_DUE, wait=left_due, reason="Failed")
         case Done():

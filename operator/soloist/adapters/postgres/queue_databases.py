@@ -6,7 +6,7 @@ each time, so that a remedy is soon seen.
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.depths import managed_depths
@@ -14,8 +14,7 @@ from soloist.adapters.postgres.installation import schema_of
 from soloist.adapters.postgres.mapped_depths import MappedDepth, mapped_depth
 from soloist.adapters.postgres.mapping_check import check_mapping
 from soloist.adapters.postgres.url import database_url
-from soloist.adapters.sealed import Sealed
-from soloist.domain.actions import KeyRef
+from soloist.adapters.sealed import ReadKey
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.findings import Severity
 from soloist.domain.queue_name import QueueName
@@ -24,8 +23,6 @@ from soloist.domain.queue_status import Learned
 from soloist.domain.queue_validity import Answer, Schema, Unfit, Unreachable
 
 GOOD_SECONDS = 60.0
-
-ReadKey = Callable[[str, KeyRef], Awaitable[Sealed]]
 
 
 class SurveyedDatabase:
@@ -102,7 +99,7 @@ class SurveyedDatabases:
         self._known: dict[bytes, SurveyedDatabase] = {}
 
     async def find(self, name: QueueName, ref: DatabaseRef) -> SurveyedDatabase:
-        sealed = await self._read_key(name.namespace, KeyRef(kind="Secret", name=ref.secret_name, key=ref.key))
+        sealed = await self._read_key(name.namespace, ref.secret)
         text = sealed.reveal().strip()
         try:
             url = database_url(text)

@@ -1,5 +1,5 @@
 SELECT
-    d.id, d.reason, d.last_error, d.attempt, d.reclaims,
+    d.id, ARRAY[d.id::text], d.reason, d.last_error, d.attempt, d.reclaims,
     CASE WHEN d.due_at BETWEEN '0001-01-03' AND '9999-12-29' THEN d.due_at END,
     d.died_at
 FROM soloist.dead_items AS d
