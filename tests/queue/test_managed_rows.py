@@ -16,7 +16,7 @@ from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.depths import managed_depths
 from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
 from soloist.adapters.postgres.managed_dead import DeadItems
-from soloist.domain.claims import Done, Failed, PutBack
+from soloist.domain.claims import Done, Failed, PutBack, Verdict
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.loops.row_ports import Rows
 from tests.contracts.rows import ACCEPTED, LOST, NOTHING, REFUSED, Body, Enter, Key, RowsFacts, Standing
@@ -289,6 +289,56 @@ def test_a_claim_that_finds_too_little_behind_the_start_looks_from_the_head(
         assert await rows.claim(5) == []
 
     run(queue_database, body)
+
+
+def test_rows_that_were_found_before_the_database_failed_are_handed_out(
+    queue_database: Place, connection: Connection
+) -> None:
+    """They are claimed: were they kept back, their leases would end and nobody would have tried them."""
+    spent = enqueue(connection, 3)
+
+    async def body(database: Database) -> None:
+        rows = managed(database, hold=True)
+        assert len(await rows.claim(3)) == 3
+        lapse(connection)
+        (fresh,) = enqueue(connection)
+        connection.execute("ALTER TABLE soloist.dead_items RENAME TO away")
+        try:
+            assert [claim.row for claim in await rows.claim(4)] == [(str(fresh),)]
+            lapse(connection)
+            with pytest.raises(PermanentError):
+                await rows.claim(4)
+        finally:
+            connection.execute("ALTER TABLE soloist.away RENAME TO dead_items")
+        lapse(connection)
+        assert await rows.claim(4) == []
+        assert [row["id"] for row in items(connection, "dead_items")] == [*spent, fresh]
+
+    run(queue_database, body)
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_whoever_counts_the_dead_hears_of_those_that_die_at_their_claim(
+    queue_database: Place, connection: Connection, hold: bool
+) -> None:
+    ids = enqueue(connection, 3)
+    heard: list[tuple[str, str, Verdict]] = []
+
+    async def body(database: Database) -> None:
+        queue = ManagedQueue(name="q", worker="w", hold=hold, max_reclaims=0)
+        rows = ManagedRows(
+            database,
+            queue,
+            boottime=time.monotonic,
+            buried=lambda outcome, verdict: heard.append((type(outcome).__name__, outcome.claim.row[0], verdict)),
+        )
+        assert len(await rows.claim(3)) == 3
+        lapse(connection)
+        assert await rows.claim(3) == []
+
+    run(queue_database, body)
+    kind = "Parked" if hold else "TooOften"
+    assert sorted(heard) == [(kind, str(id_), ACCEPTED) for id_ in ids]
 
 
 def test_a_claim_that_a_locked_table_holds_up_is_given_up_while_its_lease_is_young(

@@ -143,5 +143,6 @@ class _Opener:
             if spec.poll.listen:
                 Listener(database).hear(self._queue, wake, partial(self.report.failed, name, "listen"), stack)
             queue = ManagedQueue.of(self._queue, spec, worker=worker)
-            rows = ManagedRows(database, queue, boottime=boottime)
+            buried = partial(self.report.settled, name, unanswered=False)
+            rows = ManagedRows(database, queue, boottime=boottime, buried=buried)
             return _Opened(rows=rows, deliverer=deliverer, stack=stack.pop_all())

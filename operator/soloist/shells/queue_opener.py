@@ -109,9 +109,10 @@ class Opener:
 
     async def _rows(self, name: QueueName, spec: QueueSpec, database: Database) -> Rows:
         worker, boottime = self._worker, self._clock.boottime
+        buried = partial(self._report.settled, name, unanswered=False)
         if isinstance(spec.table, MappedTable):
-            return await open_mapped(database, str(name), spec, worker=worker, boottime=boottime)
-        return ManagedRows(database, ManagedQueue.of(str(name), spec, worker=worker), boottime=boottime)
+            return await open_mapped(database, str(name), spec, worker=worker, boottime=boottime, buried=buried)
+        return ManagedRows(database, ManagedQueue.of(str(name), spec, worker=worker), boottime=boottime, buried=buried)
 
 
 def _find(spec: QueueSpec, database: Database) -> FindEndpoint | None:

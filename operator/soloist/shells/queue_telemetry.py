@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled, Verdict
 from soloist.domain.queue_name import QueueName
 from soloist.domain.spec_fields import Invalid
+from soloist.domain.unfinished import TooOften
 
 DELIVERY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 LABELS = ("namespace", "queue")
@@ -31,7 +32,10 @@ class QueueMetrics:
             registry, "attempts", "Attempts that ended, by result: done, failed, parked.", "result"
         )
         self.dead = _counter(
-            registry, "dead", "Rows given up by this worker, by reason: Failed, Interrupted, Refused.", "reason"
+            registry,
+            "dead",
+            "Rows given up by this worker, by reason: Failed, Interrupted, ReclaimedTooOften, Refused.",
+            "reason",
         )
         self.put_back = _counter(registry, "put_back", "Rows put back untried.")
         self.reclaimed = _counter(
@@ -155,6 +159,8 @@ class QueueReporter:
                 self._metrics.put_back.labels(queue.namespace, queue.name).inc()
             case Parked(claim=claim, error=error):
                 self._died(queue, claim, "Interrupted", error)
+            case TooOften(claim=claim, error=error):
+                self._died(queue, claim, "ReclaimedTooOften", error)
             case Failed(claim=claim, error=error, retry_in=None):
                 self._died(queue, claim, "Failed", error)
 

@@ -6,19 +6,21 @@ last row, so that it does not walk again through what is finished but not yet va
 word: where it brings less than was asked for, and once in each poll interval anyway, a claim starts from the head, or a
 row that came back to an earlier place would wait for ever.
 
-A row whose claims came to nothing too often dies within the claim's own statement. Where the queue has a statement of its
-own for the dead it is claimed instead, and given up under that very claim, so that the two commit together.
+A row whose claims came to nothing too often is claimed once more and given up under that very claim, together with the
+queue's own statement for the dead, if it has one; so a crash in between only means that the next claim finds it again.
 """
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from soloist.adapters.postgres.burials import Buried, hand_out, unheard
 from soloist.adapters.postgres.database import Database, Row
 from soloist.adapters.postgres.managed_outcomes import ManagedOutcomes, keys, latest
 from soloist.adapters.postgres.row_texts import decoded
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.claims import Claim, Settled, Verdict
+from soloist.domain.errors import SoloistError
 from soloist.domain.polling import next_from_head
 from soloist.domain.queue_spec import AfterCrash, OnDead, QueueSpec
 from soloist.domain.unfinished import ended_too_often
@@ -56,10 +58,20 @@ class ManagedQueue:
 
 
 class ManagedRows:
-    """One worker's view of a queue; ``boottime`` is a clock in seconds that nobody can set."""
+    """One worker's view of a queue; ``boottime`` is a clock in seconds that nobody can set.
 
-    def __init__(self, database: Database, queue: ManagedQueue, *, boottime: Callable[[], float]) -> None:
-        self._database, self._queue, self._boottime = database, queue, boottime
+    ``buried`` hears of what became of rows that were given up when they were claimed, since nobody else is handed them.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        queue: ManagedQueue,
+        *,
+        boottime: Callable[[], float],
+        buried: Buried = unheard,
+    ) -> None:
+        self._database, self._queue, self._boottime, self._buried = database, queue, boottime, buried
         self._outcomes = ManagedOutcomes(database, queue.name, queue.on_dead)
         # An answer that comes when much of the lease is over is of little use; the server is not to work on it for longer.
         self._patience = min(database.url.statement_timeout, max(1.0, queue.lease.total_seconds() / 4))
@@ -72,8 +84,14 @@ class ManagedRows:
         while most > len(found):
             asked = min(most - len(found), MOST_AT_ONCE)
             start = self._start if self._boottime() < self._from_head_at else None
-            rows = await self._claim(asked, start)
-            found += await self._fit(list(map(_claim_of, rows)))
+            try:
+                rows = await self._claim(asked, start)
+                claims = list(map(_claim_of, rows))
+                await hand_out(claims, found, given_up=self._given_up, settle=self.settle, buried=self._buried)
+            except SoloistError:
+                if found:
+                    break  # they are claimed: whoever asked has to know of them
+                raise
             if len(rows) == asked:
                 self._start = _behind(rows)
             elif start is None:
@@ -106,7 +124,7 @@ class ManagedRows:
             "worker": queue.worker,
             "max_reclaims": queue.max_reclaims,
             "hold": queue.hold,
-            "spare": queue.on_dead is not None,
+            "spare": True,
             "after_due": after_due,
             "after_id": after_id,
             "after_priority": after_priority,
@@ -116,16 +134,9 @@ class ManagedRows:
             self._from_head_at = next_from_head(began, self._boottime(), poll=queue.poll.total_seconds())
         return rows
 
-    async def _fit(self, claims: list[Claim]) -> list[Claim]:
-        """Those that may be handed out; the others are dead."""
-        if self._queue.on_dead is None:
-            return claims
-        hold, most = self._queue.hold, self._queue.max_reclaims
-        looked_at = [ended_too_often(claim, hold=hold, max_reclaims=most) for claim in claims]
-        over = [outcome for outcome in looked_at if outcome is not None]
-        await self._outcomes.settle(over)
-        gone = {outcome.claim.fence for outcome in over}
-        return [claim for claim in claims if claim.fence not in gone]
+    def _given_up(self, claim: Claim) -> Settled | None:
+        """Why a row that was found is not handed out."""
+        return ended_too_often(claim, hold=self._queue.hold, max_reclaims=self._queue.max_reclaims)
 
 
 def _claim_of(row: Row) -> Claim:

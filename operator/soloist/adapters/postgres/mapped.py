@@ -7,6 +7,7 @@ that found it, so a crash in between only means that the next claim finds it aga
 
 from collections.abc import Callable, Collection, Sequence
 
+from soloist.adapters.postgres.burials import Buried, hand_out, unheard
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_outcomes import MappedOutcomes
 from soloist.adapters.postgres.mapped_queue import MappedQueue
@@ -25,10 +26,22 @@ SWEEP_EVERY = 10.0
 
 
 class MappedRows:
-    """One worker's view of a queue; ``boottime`` is a clock in seconds that nobody can set."""
+    """One worker's view of a queue; ``boottime`` is a clock in seconds that nobody can set.
 
-    def __init__(self, database: Database, shape: Shape, queue: MappedQueue, *, boottime: Callable[[], float]) -> None:
+    ``buried`` hears of what became of rows that were given up when they were claimed, since nobody else is handed them.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        shape: Shape,
+        queue: MappedQueue,
+        *,
+        boottime: Callable[[], float],
+        buried: Buried = unheard,
+    ) -> None:
         self._database, self._shape, self._queue, self._boottime = database, shape, queue, boottime
+        self._buried = buried
         self._statements = composed(shape)
         self._outcomes = MappedOutcomes(database, shape, queue, self._statements)
         self._claims = 0
@@ -47,10 +60,7 @@ class MappedRows:
             after = None if self._boottime() >= self._from_head_at else self._after
             try:
                 claims = await self._claim(asked, without, after)
-                over = [given_up for claim in claims if (given_up := self._given_up(claim)) is not None]
-                gone = {outcome.claim.fence for outcome in over}
-                found += [claim for claim in claims if claim.fence not in gone]
-                await self.settle(over)
+                await hand_out(claims, found, given_up=self._given_up, settle=self.settle, buried=self._buried)
             except SoloistError:
                 if found:
                     break  # they are claimed: whoever asked has to know of them

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from soloist.adapters.postgres.burials import Buried, unheard
 from soloist.adapters.postgres.catalog import read_catalog
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped import MappedRows
@@ -18,7 +19,13 @@ from soloist.domain.queue_tables import MappedTable
 
 
 async def open_mapped(
-    database: Database, name: str, spec: QueueSpec, *, worker: str, boottime: Callable[[], float]
+    database: Database,
+    name: str,
+    spec: QueueSpec,
+    *,
+    worker: str,
+    boottime: Callable[[], float],
+    buried: Buried = unheard,
 ) -> MappedRows:
     """Raises PermanentError with what stands in the way, or TransientError."""
     queue = MappedQueue(
@@ -31,7 +38,7 @@ async def open_mapped(
         poll=spec.poll.most,
         on_dead=spec.on_dead,
     )
-    return MappedRows(database, await shape_in(database, name, spec), queue, boottime=boottime)
+    return MappedRows(database, await shape_in(database, name, spec), queue, boottime=boottime, buried=buried)
 
 
 async def open_dead_rows(database: Database, name: str, spec: QueueSpec) -> DeadRows:
