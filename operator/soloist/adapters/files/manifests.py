@@ -1,0 +1,103 @@
+"""Manifests in files, followed: what they say now, and of each file that cannot be used what it said last.
+
+A file that is broken changes nothing: its objects stay as they were read before, so that an editor's half-written file
+stops neither a job nor a queue, and whose file it is is remembered with the reason. A folder that is not there (a volume
+that is mounted anew) is such a file. Looked at by size, inode and time of change, since a file may be replaced, or lie
+where no kernel tells of changes.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from soloist.adapters.files.documents import Place, read_file
+from soloist.domain.errors import ConfigError
+
+ENDINGS = frozenset({".yaml", ".yml", ".json"})
+_Stamp = tuple[int, int, int]
+_NEVER: _Stamp = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One object, and the file that it is from."""
+
+    raw: Mapping[str, Any] = field(repr=False)
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    stamp: _Stamp = _NEVER
+    objects: Mapping[Place, dict[str, Any]] = field(default_factory=dict)
+    problem: str = ""
+
+
+class Manifests:
+    """``paths``: files, and folders whose ``.yaml``, ``.yml`` and ``.json`` are read. Nothing is read before ``look``."""
+
+    def __init__(self, paths: Sequence[str], kinds: Collection[str]) -> None:
+        self._paths, self._kinds = [Path(path) for path in paths], kinds
+        self._files: dict[Path, _File] = {}
+        self._missing: dict[str, str] = {}
+        self._objects: dict[Place, Manifest] = {}
+        self._problems: dict[str, str] = {}
+
+    @property
+    def objects(self) -> Mapping[Place, Manifest]:
+        """All there are, as they were read last."""
+        return self._objects
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """By file: why it was not taken as it is now."""
+        return self._problems
+
+    def look(self) -> bool:
+        """Read what has changed; whether anything has, for better or worse."""
+        missing: dict[str, str] = {}
+        files: dict[Path, _File] = {}
+        for path in self._paths:
+            files |= self._under(path, missing)
+        changed = (files, missing) != (self._files, self._missing)
+        self._files, self._missing = files, missing
+        if changed:
+            self._merge()
+        return changed
+
+    def _under(self, path: Path, missing: dict[str, str]) -> dict[Path, _File]:
+        try:
+            # A mounted ConfigMap has folders of its own in it whose names begin with two dots.
+            inside = [each for each in path.iterdir() if each.suffix in ENDINGS and not each.name.startswith(".")]
+        except NotADirectoryError:
+            inside = [path]
+        except OSError as error:
+            what = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+            missing[str(path)] = f"{path} {what}: name a manifest, or a folder of them."
+            return {file: known for file, known in self._files.items() if path in (file, *file.parents)}
+        return {file: self._file(file) for file in sorted(inside)}
+
+    def _file(self, file: Path) -> _File:
+        known = self._files.get(file, _File())
+        try:
+            stat = file.stat()
+            stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            return known if stamp == known.stamp else _File(stamp=stamp, objects=read_file(file, self._kinds))
+        except OSError as error:
+            return replace(known, stamp=_NEVER, problem=f"{file} cannot be read ({error.strerror}): mend it.")
+        except ConfigError as error:
+            return replace(known, stamp=stamp, problem=str(error))
+
+    def _merge(self) -> None:
+        objects: dict[Place, Manifest] = {}
+        broken = {str(file): read.problem for file, read in self._files.items() if read.problem}
+        problems = broken | self._missing
+        for file, read in self._files.items():
+            for place, raw in read.objects.items():
+                if place in objects:
+                    there = f"{place[0]} {place[1]}/{place[2]} is there twice, in {objects[place].file} too"
+                    problems.setdefault(str(file), f"{file}: {there}: rename or remove one.")
+                else:
+                    objects[place] = Manifest(raw=raw, file=str(file))
+        self._objects, self._problems = objects, problems
