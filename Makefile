@@ -10,12 +10,13 @@ READY := $(VENV)/ready
 LOWEST := .cache/lowest
 INSTALL := -m pip install --quiet --disable-pip-version-check
 TEST ?=
-# Most tests wait for something, so there may be more of them at a time than cores; those of one file stay together.
-SIDE_BY_SIDE := -n 3 --dist loadfile
+# Most tests wait for something, so there may be more of them at a time than cores; those of one file stay together, and
+# the long ones, of tests/api, come early.
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo-cluster test test-lowest check format docs bench-ticks clean
+.PHONY: help demo-cluster test test-lowest check format docs bench-ticks bench-queue clean
 
 help: ## print these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -59,6 +60,9 @@ docs: $(READY) ## write the generated parts of docs/ again
 
 bench-ticks: $(READY) ## figures for ticks and hand-overs beside the CronJob controller, on one API server
 	@$(BIN)/python -m tests.bench.ticks
+
+bench-queue: $(READY) ## figures for queues beside a bare batch claim, on one PostgreSQL server
+	@$(BIN)/python -m tests.bench.queue
 
 clean: ## remove what the other targets made here (not the tools in ~/.cache/soloist)
 	rm -rf $(VENV) .cache .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist

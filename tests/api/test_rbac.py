@@ -50,11 +50,9 @@ class Stage:
         self.crew = Crew(cluster, self.installation, folder)
         self.jobs = Crew(cluster, self.work, folder)
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, *, server: str | None = None) -> None:
         token = self.cluster.service_account_token("soloist", "soloist")
-        config = self.cluster.kubeconfig(
-            self.folder / f"{name}.rights", user="soloist", token=token, server=self.proxy.server
-        )
+        config = self.cluster.kubeconfig(self.folder / f"{name}.rights", user="soloist", token=token, server=server)
         port = free_ports(1)[0]
         env = {"KUBECONFIG": str(config), "SOLOIST_NAMESPACE": "", "SOLOIST_HEALTH_PORT": str(port)}
         self.crew.start(name, **FAST, **env, **self.kubelet.pod(name))
@@ -118,7 +116,7 @@ def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: S
     stage.job("expire", sql={"databaseRef": {"secretName": "backend", "key": "uri"}, "statement": "SELECT 1"})
     stage.job("digest", enqueue={"workQueue": "emails"})
     stage.queue("emails")
-    stage.start("a")
+    stage.start("a", server=stage.proxy.server)
     received = backend.wait(3, path="/sweep", timeout=60)
     assert {seen.header("Authorization") for seen in received} == {"s3cret-word"}
 
@@ -129,8 +127,8 @@ def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: S
     api.delete(stage.work.ours("jobruns", started[0]["metadata"]["name"]))
     crew.wait(lambda: ("batch", "jobs", "delete") in stage.used(), what="its Job was stopped")
     crew.wait(lambda: [job for job in api.items(path) if not job["spec"].get("suspend")], what="the next Job started")
-    for kind in ("scheduledjobs", "jobruns"):
-        forestalled = stage.proxy.on("PUT", rf"/{kind}/[^/]*/status$", CONFLICT, times=1)
+    for method, kind in (("PUT", "scheduledjobs"), ("PATCH", "jobruns")):
+        forestalled = stage.proxy.on(method, rf"/{kind}/[^/]*/status$", CONFLICT, times=1)
         forestalled.wait()
         read = ("soloist.dev", kind, "get")
         crew.wait(lambda read=read: read in stage.used(), what=f"{kind} that others wrote to are read again")
@@ -147,7 +145,7 @@ def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: S
     backend.wait(len(backend.received("/sweep")) + 2, path="/sweep", timeout=60)
     assert jobs.status("sweep")["counters"]["succeeded"] >= 3
 
-    crew.stop()  # a watch is on record once it has ended
+    crew.stop()  # a watch is on record once it has ended; those of b, which led as well, ended with it
     watches = {right for right in granted() if right[2] == "watch"}
     crew.wait(lambda: watches <= stage.used(), what="each watch was used")
     assert granted() - stage.used() == set()
