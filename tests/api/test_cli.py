@@ -261,9 +261,9 @@ def test_a_resume_ends_a_jobs_own_pause_even_of_a_leader_whose_clock_is_ahead(
 ) -> None:
     paused = {"since": stamp(hour() + timedelta(hours=2)), "reason": "TooManyFailures", "message": "5 runs failed."}
     make_job(namespace, status={"paused": paused, "consecutiveFailures": 5})
-    assert still_auto_paused(parse_job(read(namespace)))
+    assert still_auto_paused(parse_job(read(namespace)), hour())
     assert soloist("resume", "report").exit_code == 0
-    assert not still_auto_paused(parse_job(read(namespace)))
+    assert not still_auto_paused(parse_job(read(namespace)), hour())
 
 
 def test_the_whole_installation_is_paused_on_its_lease(soloist: Soloist, namespace: Namespace) -> None:

@@ -78,14 +78,14 @@ def _count(counters: dict[str, int], phase: Phase, failures: int) -> int:
 def _pausing(view: View, failures: int) -> Patch:
     """pauseAfterFailures: after so many failed runs in a row nothing starts until a person resumes the job."""
     limit = view.spec.pause_after_failures
-    if limit and failures >= limit and not still_auto_paused(view.job):
+    if limit and failures >= limit and not still_auto_paused(view.job, view.now):
         message = f"{failures} runs failed one after the other (pauseAfterFailures: {limit}). See the runs, mend the cause, then: kubectl soloist resume {view.job.name}"
         return {"paused": {"since": stamp(view.now), "reason": "TooManyFailures", "message": message}}
     return {"paused": None} if _resumed(view) else {}
 
 
 def _resumed(view: View) -> bool:
-    return view.job.auto_paused is not None and not still_auto_paused(view.job)
+    return view.job.auto_paused is not None and not still_auto_paused(view.job, view.now)
 
 
 def push(recent: list[Line], result: str, first: datetime, last: datetime, count: int, message: str) -> list[Line]:

@@ -7,6 +7,7 @@ only by an action that is going on and by *earlier* runs; else two waiting ones 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +17,9 @@ from soloist.domain.ticks import Reason
 
 MOST_ACTIVE = 50
 """Runs of one job at one time, under Allow too: one job must not take the connections of all, nor outgrow its status."""
+
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""A resume may lie so far ahead, written by a clock that is; one further ahead resumes nothing until its time comes."""
 
 
 class Standing(StrEnum):
@@ -47,7 +51,7 @@ class Verdict(StrEnum):
     SKIP = "skip"
 
 
-def closed(job: Job, spec: Spec, fleet_paused: bool, *, person: bool = False) -> Reason | None:
+def closed(job: Job, spec: Spec, fleet_paused: bool, now: datetime, *, person: bool = False) -> Reason | None:
     """Why nothing may start at all. What a person starts ignores the job's own suspend and pause, not the fleet's."""
     if fleet_paused:
         return Reason.FLEET_PAUSED
@@ -55,7 +59,7 @@ def closed(job: Job, spec: Spec, fleet_paused: bool, *, person: bool = False) ->
         return None
     if spec.suspend:
         return Reason.SUSPENDED
-    if job.paused is not None or still_auto_paused(job):
+    if job.paused is not None or still_auto_paused(job, now):
         return Reason.PAUSED
     return None
 
@@ -81,11 +85,17 @@ def fleet_pause_of(lease: str) -> str:
     return f"All jobs of this installation are paused, by an annotation on its Lease {lease}."
 
 
-def still_auto_paused(job: Job) -> bool:
-    """pauseAfterFailures struck, and nobody has resumed the job since."""
-    if job.auto_paused is None:
+def still_auto_paused(job: Job, now: datetime) -> bool:
+    """pauseAfterFailures struck, and nobody has resumed the job since: a resume names the pause's own time, or a later one."""
+    if job.auto_paused is None or job.resumed_at == job.auto_paused:
         return False
-    return job.resumed_at is None or job.resumed_at < job.auto_paused
+    resumed = resumed_by(job, now)
+    return resumed is None or resumed < job.auto_paused
+
+
+def resumed_by(job: Job, now: datetime) -> datetime | None:
+    """When a person last resumed it, if that time has come."""
+    return job.resumed_at if job.resumed_at is not None and job.resumed_at <= now + CLOCKS_DIFFER else None
 
 
 def blockers(occupants: Iterable[Occupant], run: Run | None) -> tuple[Occupant, ...]:

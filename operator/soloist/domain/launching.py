@@ -67,7 +67,7 @@ def launch(view: View) -> Step | None:
 
 def _further(view: View, run: Run) -> Step:
     """An attempt that was written ahead, unless nothing may start by now, however that came about."""
-    reason = closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled)
+    reason = closed(view.job, view.spec, view.fleet_paused, view.now, person=not run.scheduled)
     if reason is None and _another_action(view, run):
         reason = Reason.SCHEDULE_CHANGED
     if reason is None:
@@ -91,7 +91,7 @@ def _another_action(view: View, run: Run) -> bool:
 
 def _unwanted(view: View, run: Run) -> Reason | None:
     """Why a recorded run is not launched after all."""
-    shut = closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled)
+    shut = closed(view.job, view.spec, view.fleet_paused, view.now, person=not run.scheduled)
     if shut is not None:
         return shut
     if _another_action(view, run):
@@ -131,7 +131,7 @@ def write_attempt(view: View) -> Step | None:
             return WriteRun(run=run, phase=ended, reason="NoAttemptsLeft", message=message)
         if retry_due(view, run) > view.now:
             continue
-        shut = closed(view.job, view.spec, view.fleet_paused, person=not run.scheduled)
+        shut = closed(view.job, view.spec, view.fleet_paused, view.now, person=not run.scheduled)
         if shut is not None:
             message = f"Attempt {run.attempt} failed ({run.reason}), and another was due while the job was {shut}."
             return WriteRun(run=run, phase=ended, reason=shut, message=message)

@@ -23,7 +23,7 @@ HOLDER_POD = "soloist.dev/holder-pod"
 RELEASED = "soloist.dev/released"
 PAUSED = "soloist.dev/paused"
 
-_MOST_EPOCH = 2**63 - 2
+_MOST_EPOCH = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

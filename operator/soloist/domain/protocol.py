@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from soloist.domain import adoption, launching, outcomes, recording, settling
-from soloist.domain.gate import Standing
+from soloist.domain.gate import CLOCKS_DIFFER, Standing
 from soloist.domain.steps import Step, Stop, Wait
 from soloist.domain.ticks import LATE
 from soloist.domain.view import View, held_until, launch_at, standing
@@ -72,7 +72,7 @@ def stand_by(view: View) -> Step:
 
 def a_newer_term(view: View) -> Step | None:
     """Evidence, not error: our Lease has passed on. Only a status tells, which few may write; JobRuns many may create."""
-    newest = max((entry.epoch for entry in view.job.active if entry.lease == view.lease), default=0)
+    newest = max((e.epoch for e in view.job.active if e.lease == view.lease and not view.invented(e)), default=0)
     return (
         Stop(message=f"A run of the later term {newest} exists; this term is {view.epoch}.")
         if newest > view.epoch
@@ -100,6 +100,8 @@ def wakes(view: View) -> Iterator[datetime]:
             moments.append(view.now + timedelta(seconds=held_until(view, entry.uid) - view.boot))
             if run is not None and entry.lease != view.lease:
                 moments.append(launch_at(view, run) + view.spec.timeout)
+    if view.job.resumed_at is not None:
+        moments.append(view.job.resumed_at - CLOCKS_DIFFER)
     moments += settling.wakes(view)
     return (moment for moment in moments if moment > view.now)
 

@@ -119,7 +119,7 @@ def record_person(view: View) -> Step | None:
     for run in sorted(waiting, key=lambda r: r.order):
         if run.deleting or run.job_uid not in (None, view.job.uid) or run.phase is not Phase.PENDING:
             continue
-        shut = closed(view.job, view.spec, view.fleet_paused, person=True)
+        shut = closed(view.job, view.spec, view.fleet_paused, view.now, person=True)
         if shut is not None:
             return WriteRun(run=run, phase=Phase.SKIPPED, reason=shut)
         match judge(view.spec, blockers(view.occupants, run)):

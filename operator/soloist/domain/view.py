@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from soloist.domain.actions import KINDS, FailedKnown, JobAction, UnknownOutcome, kind_of
-from soloist.domain.gate import Occupant, Standing, blockers, closed, told_closed, told_scheduled
+from soloist.domain.gate import Occupant, Standing, blockers, closed, resumed_by, told_closed, told_scheduled
 from soloist.domain.instants import parse_time
 from soloist.domain.names import run_name
 from soloist.domain.retry import OnUnknown
@@ -23,6 +23,9 @@ JOB = KINDS[JobAction]
 
 OUTCOME_UNKNOWN = "OutcomeUnknown"
 """Reason of a run that waits for another attempt because nobody knows what became of the last one."""
+
+NEXT_TERMS = 3_600_000_000
+"""Epochs are microseconds since 1970, or one more than the last: a later term's lie at the most this far ahead of a clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,7 @@ class View:
     @cached_property
     def shut(self) -> Reason | None:
         """Why no tick may be launched at all."""
-        return closed(self.job, self.spec, self.fleet_paused)
+        return closed(self.job, self.spec, self.fleet_paused, self.now)
 
     @cached_property
     def paused_until(self) -> tuple[datetime, Reason] | None:
@@ -80,10 +83,10 @@ class View:
             return None
         if told is None:
             # Nobody led while it was paused, or the pause was shorter than a write: the resume alone tells.
-            resumed = self.job.resumed_at
+            resumed = resumed_by(self.job, self.now)
             late = resumed is not None and resumed > base(self.job, self.observed)
             return (min(resumed, self.now), Reason.PAUSED) if late and resumed is not None else None
-        began, resumed = parse_time(told_scheduled(self.job).get("lastTransitionTime")), self.job.resumed_at
+        began, resumed = parse_time(told_scheduled(self.job).get("lastTransitionTime")), resumed_by(self.job, self.now)
         dated = told is Reason.PAUSED and began is not None and resumed is not None and resumed >= began
         return (min(resumed, self.now) if dated and resumed is not None else self.now), told
 
@@ -126,8 +129,16 @@ class View:
         return entry.lease == self.lease and entry.epoch == self.epoch
 
     def inherited(self, entry: Entry) -> bool:
-        """Recorded by an earlier term of this very Lease."""
-        return entry.lease == self.lease and entry.epoch < self.epoch
+        """Recorded by an earlier term of this Lease, whatever has become of that object since: its uid is not asked for.
+
+        Of terms before a Lease that was made anew no end is known, so nothing of theirs is taken for not launched; but that
+        they are over is sure, and nobody else would settle what they left.
+        """
+        return entry.lease == self.lease and (entry.epoch < self.epoch or self.invented(entry))
+
+    def invented(self, entry: Entry) -> bool:
+        """An epoch that no term can have by now. Somebody wrote it by hand, and it must not end the term of this leader."""
+        return entry.epoch > max(self.epoch, int(self.now.timestamp() * 1_000_000)) + NEXT_TERMS
 
     def expected(self, run: Run) -> bool:
         """A run of this schedule under the name that its tick gives it, made by this installation."""

@@ -164,7 +164,7 @@ def pauses(facts: Facts) -> Iterator[Obstacle]:
     if job.paused is not None:
         what = f"The job is paused by a person{pause_words(job.paused)}."
         yield Obstacle(reason="Paused", what=what, do=f"To go on: kubectl soloist resume {facts.named}.")
-    if still_auto_paused(job) and job.auto_paused is not None:
+    if still_auto_paused(job, facts.now) and job.auto_paused is not None:
         failures = int(job.status.get("consecutiveFailures") or 0)
         what = f"The job paused itself {span(facts.now - job.auto_paused)} ago, after {failures} failed runs in a row."
         do = f"Mend the cause (kubectl soloist runs {facts.named}), then: kubectl soloist resume {facts.named}."
@@ -176,4 +176,4 @@ def shut(facts: Facts) -> Reason | None:
     if facts.spec is None:
         return None
     fleet = facts.lease is not None and facts.lease.fleet_paused is not None
-    return closed(facts.job, facts.spec, fleet)
+    return closed(facts.job, facts.spec, fleet, facts.now)

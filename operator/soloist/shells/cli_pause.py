@@ -36,13 +36,14 @@ def resume(target: Target, name: str) -> str:
 
     async def conversation(api: KubeApi) -> str:
         job = parse_job(await read_job(api, target, name))
-        automatic = still_auto_paused(job)
+        now = SystemClock().now()
+        automatic = still_auto_paused(job, now)
         if job.paused is None and not automatic:
             suspended = isinstance(job.spec, Spec) and job.spec.suspend
             tail = " But it is suspended: write suspend: false in its manifest." if suspended else ""
             return f"{name} is not paused.{tail}"
         # At least the pause's own time, which is the leader's clock: ours may be behind it.
-        moment = max(filter(None, (SystemClock().now().replace(microsecond=0), job.auto_paused)))
+        moment = max(filter(None, (now.replace(microsecond=0), job.auto_paused)))
         await _annotate(api, path_of(JOBS, job.namespace, name), {PAUSED: None, RESUMED_AT: stamp(moment)})
         return (
             f"{name} goes on with its next time. To run it at once: kubectl soloist trigger {name} -n {job.namespace}"

@@ -74,7 +74,7 @@ def problems(facts: Facts) -> Iterator[Obstacle]:
     """What a person should look at. A suspended or paused job is none; a job that paused itself is one."""
     job, now = facts.job, facts.now
     found = [each for each in obstacles(facts) if each.reason not in _OF_THE_FLEET]
-    paused_itself = still_auto_paused(job)
+    paused_itself = still_auto_paused(job, now)
     yield from (each for each in found if each.reason == "Invalid" or (each.reason == "Paused" and paused_itself))
     failures, result = int(job.status.get("consecutiveFailures") or 0), job.status.get("lastResult")
     why = f"kubectl soloist why {facts.named}"
