@@ -4,25 +4,17 @@ A check of a URL before the request is worth nothing: the name may resolve to so
 rebinding), or not be a name at all. So the check sits below aiohttp's connector, twice: the resolver hands out only
 addresses that may be dialled, and the socket for each address is made here, so that an address written in a URL, which
 no resolver sees, and one that comes from a redirect pass by the same rules.
-
-Lookups run in threads of their own: names that never resolve must not hold up whatever else uses the loop's executor.
 """
 
-import asyncio
 import socket
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from soloist.adapters.http.lookups import AddrInfo, Lookup, Lookups
 from soloist.domain.addresses import AddressRules, parse_address
 
-AddrInfo = tuple[Any, Any, int, str, tuple[Any, ...]]
-Lookup = Callable[..., Sequence[AddrInfo]]
-
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-_LOOKUP_THREADS = 16
 
 
 class AddressRefused(OSError):
@@ -38,14 +30,12 @@ class GuardedResolver(AbstractResolver):
 
     def __init__(self, rules: AddressRules, *, lookup: Lookup = socket.getaddrinfo) -> None:
         self._rules = rules
-        self._lookup = lookup
-        self._threads = ThreadPoolExecutor(_LOOKUP_THREADS, thread_name_prefix="soloist-lookup")
+        self._lookups = Lookups(lookup)
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, self._look_up, host, port, family)
+        found = await self._lookups.of(host, port, family)
         results: list[ResolveResult] = []
         refusals: list[str] = []
         for found_family, _, proto, _, address in found:
@@ -61,13 +51,7 @@ class GuardedResolver(AbstractResolver):
         raise AddressRefused(f"{host}: {refusals[0]}") if refusals else OSError(f"{host} has no address")
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _look_up(self, host: str, port: int, family: int) -> Sequence[AddrInfo]:
-        try:
-            return self._lookup(host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-        except UnicodeError as problem:
-            raise OSError(f"{host} is no host name: {problem}") from problem
+        """There is nothing to close: look-ups that go on end by themselves."""
 
 
 def guarded_sockets(rules: AddressRules) -> Callable[[AddrInfo], socket.socket]:
