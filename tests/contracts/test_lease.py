@@ -1,4 +1,4 @@
-"""What the elector relies on, of the Lease in memory and of the real one alike."""
+"""What the elector relies on, of the Lease in memory, of the one on an API server and of the one in a row alike."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from soloist.adapters.kube.bounded import BoundedClient
 from soloist.adapters.kube.config import Access
 from soloist.adapters.kube.lease import LeaseClient
+from soloist.adapters.postgres.row_lease import RowLease
 from soloist.domain.lease import Answer, Clash, Raw, parse
 from soloist.domain.lease_bodies import held_body, new_lease, released_body, taken_body
 from soloist.loops.election_ports import LeaseApi
@@ -22,11 +23,16 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 WAIT = 5.0
 
 
-@pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.cluster)])
+@pytest.fixture(params=["memory", "row", pytest.param("real", marks=pytest.mark.cluster)])
 def lease(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LeaseApi, str, str]]:
     name = f"lease-{uuid.uuid4().hex[:8]}"
     if request.param == "memory":
         yield FakeLease(lambda: datetime.now(UTC)), "default", name
+        return
+    if request.param == "row":
+        row = RowLease(request.getfixturevalue("queue_database").dsn(), namespace="default", name=name)
+        yield row, "default", name
+        row.close()
         return
     cluster: Any = request.getfixturevalue("control_plane")
     access = Access.found(str(cluster.kubeconfig(tmp_path / "kubeconfig")))
@@ -90,6 +96,8 @@ def test_a_write_on_a_lease_that_is_gone_clashes(
     api, raw = taken(lease)
     if isinstance(api, FakeLease):
         api.lease = None
+    elif isinstance(api, RowLease):
+        request.getfixturevalue("queue_database").psql(f"DELETE FROM soloist.leases WHERE shard = '{api.shard}'")
     else:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{lease[1]}/leases/{lease[2]}"
         request.getfixturevalue("control_plane").api().delete(path)

@@ -1,4 +1,4 @@
-"""What the elector's client does with a server that is not one, and with a token that was replaced."""
+"""What the elector's clients, over HTTP and over PostgreSQL, do with a server that is not one; and with a token that was replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ import pytest
 from soloist.adapters.kube.bounded import BoundedClient
 from soloist.adapters.kube.config import Access
 from soloist.adapters.kube.lease import LeaseClient
+from soloist.adapters.postgres.row_lease import RowLease
 from soloist.domain.errors import TransientError
+from soloist.loops.election_ports import LeaseApi
 from tests.cluster.control_plane import ControlPlane
 
 Serve = Callable[[socket.socket], None]
@@ -59,6 +61,14 @@ def client(server: str, directory: Path) -> LeaseClient:
     return LeaseClient(BoundedClient(Access.found(str(path))), namespace="x", name="l")
 
 
+def over_postgres(server: str, _directory: Path) -> RowLease:
+    return RowLease(server.replace("http:", "postgresql:") + "/x?sslmode=disable", namespace="x", name="l")
+
+
+Client = Callable[[str, Path], LeaseApi]
+CLIENTS = pytest.mark.parametrize("client_of", [client, over_postgres], ids=["HTTP", "PostgreSQL"])
+
+
 def dripping(head: bytes) -> Serve:
     def serve(connection: socket.socket) -> None:
         connection.recv(65536)
@@ -74,11 +84,18 @@ def dripping(head: bytes) -> Serve:
 
 
 @pytest.mark.parametrize(
-    "head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"], ids=["in the head", "in the body"]
+    ("client_of", "head"),
+    [
+        pytest.param(client, b"", id="in the head"),
+        pytest.param(client, b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", id="in the body"),
+        pytest.param(over_postgres, b"R\x00\x00\x07\xd0\x00\x00\x00\x0a", id="in the greeting of PostgreSQL"),
+    ],
 )
-def test_a_server_that_sends_a_byte_now_and_then_holds_nobody_up(head: bytes, tmp_path: Path) -> None:
+def test_a_server_that_sends_a_byte_now_and_then_holds_nobody_up(
+    client_of: Client, head: bytes, tmp_path: Path
+) -> None:
     with a_server(dripping(head)) as server:
-        lease = client(server, tmp_path)
+        lease = client_of(server, tmp_path)
         for _ in range(3):
             began = time.monotonic()
             with pytest.raises(TransientError, match=r"no answer within 0\.5 s"):
@@ -102,11 +119,12 @@ def test_a_write_that_got_no_answer_was_sent_once_only(tmp_path: Path) -> None:
     assert len(asked) == 1
 
 
-def test_a_refused_connection_has_certainly_sent_nothing(tmp_path: Path) -> None:
+@CLIENTS
+def test_a_refused_connection_has_certainly_sent_nothing(client_of: Client, tmp_path: Path) -> None:
     with a_server(lambda connection: None) as server:
         gone = server
     with pytest.raises(TransientError) as caught:
-        client(gone, tmp_path).replace({"metadata": {}}, timeout=2)
+        client_of(gone, tmp_path).replace({"metadata": {}}, timeout=2)
     assert not caught.value.sent
 
 

@@ -9,8 +9,8 @@ Ask for fixtures (they come from tests/conftest.py):
     pgbouncer         PgBouncer in transaction mode before `postgres`: pgbouncer.dsn(database.name)
 
 A server: restart("immediate"), stop(), start(), kill(), pause(), resume(), dsn(database, user), role("app", "LOGIN"),
-create_database(name, template=…), drop_database(name), run("pg_dump", "-s", dsn). In tests/queue, `queue_database` is a
-database that holds the product's schema.
+create_database(name, template=…), drop_database(name), run("pg_dump", "-s", dsn). `queue_database` is a database that holds
+the product's schema, `own_queue_database` one that a test may change.
 
 `python -m tests.postgres up | down | dsn` keeps one outside of tests. Variables: SOLOIST_PG_BIN (a folder with postgres
 and initdb, or the word wheel), SOLOIST_CACHE (default ~/.cache/soloist), SOLOIST_WITHOUT_POSTGRES=1 (skip, not fail).

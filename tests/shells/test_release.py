@@ -7,11 +7,15 @@ import ssl
 import subprocess
 import threading
 import time
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from soloist.adapters.postgres.row_lease import RowLease
+from soloist.domain.lease import parse
+from soloist.domain.lease_bodies import held_body, new_lease
+from tests.postgres.server import Database
 from tests.shells.conftest import Start
 from tests.shells.leases import LeaseServer
 from tests.shells.parents import Parent, gone, until
@@ -126,7 +130,7 @@ def test_a_refusal_is_said_and_ends_it(start: Start, server: LeaseServer) -> Non
     parent = start(HOLDS.format(server=server.url) + WAITS)
     kill_child(parent)
     assert parent.ended() == 137
-    assert outcome(parent, "lease not released: it runs out by itself")["outcome"] == "the API server answered 403"
+    assert outcome(parent, "lease not released: it runs out by itself")["outcome"] == "the answer was 403"
 
 
 @pytest.mark.slow
@@ -142,6 +146,59 @@ def test_a_server_that_never_answers_holds_up_neither_the_next_child_nor_the_end
     parent.ended()
     never.set()
     assert "timed out" in str(outcome(parent, "lease not released: it runs out by itself")["outcome"])
+
+
+def in_a_row(database: Database, *, nonce: str = "n1") -> RowLease:
+    """Held by the child of ``HOLDS`` where the nonce is its own."""
+    lease = RowLease(database.dsn(), namespace="ns", name="soloist")
+    body = held_body(
+        new_lease("ns", "soloist"), holder="pod/1", nonce=nonce, epoch=5, renew_time=datetime(2031, 1, 1, tzinfo=UTC),
+        lease=10, ends={}, pod=None,
+    )  # fmt: skip
+    lease.create(body, timeout=10)
+    return lease
+
+
+def holds_a_row(lease: RowLease) -> str:
+    known = lease.read(timeout=10).lease
+    assert known is not None
+    facts = HOLDS.replace('{{"server": "{server}", "token": "open sesame"}}', json.dumps(dict(lease.facts)))
+    return facts.replace("lease-uid", known["metadata"]["uid"]) + WAITS
+
+
+def test_a_lease_in_a_row_is_released_too(start: Start, queue_database: Database) -> None:
+    lease = in_a_row(queue_database)
+    parent = start(holds_a_row(lease))
+    kill_child(parent)
+    assert parent.ended() == 137
+    assert outcome(parent, "lease of the dead child")["outcome"] == "released"
+    left = lease.read(timeout=10).lease
+    lease.close()
+    assert left is not None
+    assert parse(left).released
+
+
+def test_a_row_that_names_another_is_left_alone(start: Start, queue_database: Database) -> None:
+    lease = in_a_row(queue_database, nonce="n2")
+    before = lease.read(timeout=10).lease
+    parent = start(holds_a_row(lease))
+    kill_child(parent)
+    parent.ended()
+    assert outcome(parent, "lease of the dead child")["outcome"] == "not its own any more"
+    assert lease.read(timeout=10).lease == before
+    lease.close()
+
+
+def test_a_database_that_is_gone_is_said_and_holds_up_nobody(start: Start, queue_database: Database) -> None:
+    lease = in_a_row(queue_database)
+    text = holds_a_row(lease).replace(f"port={queue_database.server.port}", "port=1").replace(
+        f":{queue_database.server.port}", ":1"
+    )  # fmt: skip
+    lease.close()
+    parent = start(text)
+    kill_child(parent)
+    assert parent.ended() == 137
+    assert "cannot be reached" in str(outcome(parent, "lease not released: it runs out by itself")["outcome"])
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ Only what that very child held: the Lease has the uid, the holder and the nonce 
 carries the resourceVersion of that reading. A renewal of the dead child that is still under way either comes first
 (then this write conflicts, and reads again) or finds a changed resourceVersion.
 
+A Lease is on an API server, or in a row of a database (``database`` among the facts of its connection); the rules are one.
+
 What is left in the Lease is when the term ended, on the term's own clock: the last renewTime plus the CLOCK_BOOTTIME
 that passed from that renewal's send until the child was seen dead. Where the Lease has a later renewTime than the child
 came to say, that one counts, from the earlier send: never too early an end.
@@ -21,7 +23,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from soloist.domain.lease import instant, parse
+from soloist.domain.errors import PermanentError, TransientError
+from soloist.domain.lease import Answer, instant, parse
 from soloist.domain.lease_bodies import released_body
 from soloist.shells.child import arm_dead_man, die_on_alarm
 
@@ -44,7 +47,7 @@ class _Tried:
     def answered(cls, status: int) -> "_Tried":
         if status == 404:
             return cls(outcome="gone", settled=True)
-        return cls(outcome=f"the API server answered {status}", again=status in _AGAIN)
+        return cls(outcome=f"the answer was {status}", again=status in _AGAIN)
 
 
 def release(held: Mapping[str, Any], *, seen_dead: float, clock: "Clock", say: Callable[..., None]) -> None:
@@ -66,23 +69,66 @@ def _try(held: Mapping[str, Any], seen_dead: float, *, timeout: float) -> _Tried
         return _read_and_write(held, seen_dead, timeout=timeout)
     except ssl.SSLCertVerificationError as error:
         return _Tried(outcome=f"the API server is not who it should be: {error.verify_message}")
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except PermanentError as error:
+        return _Tried(outcome=str(error))
+    except (OSError, http.client.HTTPException, ValueError, TransientError) as error:
         return _Tried(outcome=f"{type(error).__name__}: {error}", again=True)
 
 
 def _read_and_write(held: Mapping[str, Any], seen_dead: float, *, timeout: float) -> _Tried:
-    where = held["lease"]
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{where['namespace']}/leases/{where['name']}"
-    status, lease = _call(held["connection"], "GET", path, timeout=timeout)
+    row = "database" in held["connection"]
+    with contextlib.closing(_InARow(held, timeout) if row else _OnAnApiServer(held, timeout)) as at:
+        return _given_back(at, held, seen_dead)
+
+
+def _given_back(at: "_InARow | _OnAnApiServer", held: Mapping[str, Any], seen_dead: float) -> _Tried:
+    status, lease = at.read()
     if status != 200:
         return _Tried.answered(status)
     record = parse(lease)
-    if (record.uid, record.holder, record.nonce) != (where["uid"], held["identity"], held["nonce"]):
+    if (record.uid, record.holder, record.nonce) != (held["lease"]["uid"], held["identity"], held["nonce"]):
         return _Tried(outcome="not its own any more", settled=True)
     renewed = max(filter(None, (instant(held["renewTime"]), record.renew_time)))
     body = released_body(lease, epoch=held["epoch"], end=renewed + timedelta(seconds=seen_dead - held["sentBoot"]))
-    status, _ = _call(held["connection"], "PUT", path, body, timeout=timeout)
+    status = at.write(body)
     return _Tried(outcome="released", settled=True) if status == 200 else _Tried.answered(status)
+
+
+class _OnAnApiServer:
+    """One reading and one write, each on a connection of its own."""
+
+    def __init__(self, held: Mapping[str, Any], timeout: float) -> None:
+        where, self._connection, self._timeout = held["lease"], held["connection"], timeout
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{where['namespace']}/leases/{where['name']}"
+
+    def read(self) -> tuple[int, Any]:
+        return _call(self._connection, "GET", self._path, timeout=self._timeout)
+
+    def write(self, body: Any) -> int:
+        return _call(self._connection, "PUT", self._path, body, timeout=self._timeout)[0]
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+class _InARow:
+    """The same in a database; the words are HTTP's."""
+
+    def __init__(self, held: Mapping[str, Any], timeout: float) -> None:
+        from soloist.adapters.postgres.row_lease import RowLease
+
+        where, self._timeout = held["lease"], timeout
+        self._lease = RowLease(**held["connection"], namespace=where["namespace"], name=where["name"])
+
+    def read(self) -> tuple[int, Any]:
+        lease = self._lease.read(timeout=self._timeout).lease
+        return (404, None) if lease is None else (200, lease)
+
+    def write(self, body: Any) -> int:
+        return 200 if isinstance(self._lease.replace(body, timeout=self._timeout), Answer) else 409
+
+    def close(self) -> None:
+        self._lease.close()
 
 
 def _call(

@@ -135,6 +135,6 @@ class _Parent:
                     return
                 os.waitpid(gone.si_pid, 0)
                 if gone.si_pid in self._releases and gone.si_code != os.CLD_EXITED:
-                    say("lease not released: it runs out by itself", outcome="the API server took too long")
+                    say("lease not released: it runs out by itself", outcome="no answer in time")
                 self._releases.discard(gone.si_pid)
                 self._strangers.discard(gone.si_pid)

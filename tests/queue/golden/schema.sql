@@ -926,6 +926,55 @@ BEGIN
     END IF;
 END $$;
 
+CREATE FUNCTION soloist.write_lease(shard text, uid uuid, version bigint, lease jsonb) RETURNS TABLE(lease_uid uuid, lease_version bigint, at timestamp with time zone)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '1s'
+    AS $_$
+DECLARE
+    present bigint := extract(epoch FROM clock_timestamp()) * 1000000;
+    said text := write_lease.lease #>> '{metadata,annotations,soloist.dev/epoch}';
+    former jsonb;
+    held bigint;
+BEGIN
+    IF write_lease.uid IS NULL THEN
+        INSERT INTO soloist.leases AS l (shard, version, lease)
+        VALUES (write_lease.shard, present, write_lease.lease)
+        ON CONFLICT ON CONSTRAINT leases_pkey DO NOTHING
+        RETURNING l.uid, l.version INTO lease_uid, lease_version;
+    ELSE
+        SELECT l.lease INTO former FROM soloist.leases AS l
+        WHERE l.shard = write_lease.shard AND l.uid = write_lease.uid AND l.version = write_lease.version
+        FOR NO KEY UPDATE;
+        UPDATE soloist.leases AS l SET lease = write_lease.lease, version = greatest(l.version + 1, present)
+        WHERE l.shard = write_lease.shard AND l.uid = write_lease.uid AND l.version = write_lease.version
+        RETURNING l.uid, l.version INTO lease_uid, lease_version;
+    END IF;
+    IF lease_uid IS NULL THEN
+        RETURN;
+    END IF;
+    IF said ~ '^[0-9]{1,18}$' AND said::bigint > 0 THEN
+        -- A renewal finds it taken, and must not lock it: transactions that check it do.
+        held := (SELECT e.epoch FROM soloist.leader_epoch AS e WHERE e.shard = write_lease.shard);
+        IF held IS DISTINCT FROM said::bigint THEN
+            held := soloist.take_epoch(write_lease.shard, said::bigint, coalesce(write_lease.lease #>> '{spec,holderIdentity}', ''));
+        END IF;
+        IF held <> said::bigint THEN
+            RAISE EXCEPTION 'the lease of shard "%" has epoch %, and the database knows a later one, %',
+                write_lease.shard, said, held
+                USING ERRCODE = 'SO002', HINT = 'The row of the lease was deleted or restored. Epochs are times: wait until the clock has passed the later one.';
+        END IF;
+    END IF;
+    IF former #> '{spec,holderIdentity}' IS DISTINCT FROM write_lease.lease #> '{spec,holderIdentity}'
+        OR former #> '{metadata,annotations,soloist.dev/paused}'
+            IS DISTINCT FROM write_lease.lease #> '{metadata,annotations,soloist.dev/paused}'
+    THEN
+        PERFORM pg_notify('soloist_changes', 'lease - ' || write_lease.shard);
+    END IF;
+    at := clock_timestamp();
+    RETURN NEXT;
+END $_$;
+
 CREATE TABLE soloist.checkpoints (
     name text NOT NULL,
     value jsonb,
@@ -1036,9 +1085,16 @@ CREATE TABLE soloist.leader_epoch (
     shard text NOT NULL,
     epoch bigint NOT NULL,
     holder text DEFAULT ''::text NOT NULL,
-    taken_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    lease_until timestamp with time zone
+    taken_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+CREATE TABLE soloist.leases (
+    shard text NOT NULL,
+    uid uuid DEFAULT gen_random_uuid() NOT NULL,
+    version bigint NOT NULL,
+    lease jsonb NOT NULL
+)
+WITH (fillfactor='50');
 
 CREATE TABLE soloist.listening (
     queue text NOT NULL,
@@ -1134,6 +1190,9 @@ ALTER TABLE ONLY soloist.job_ticks
 
 ALTER TABLE ONLY soloist.leader_epoch
     ADD CONSTRAINT leader_epoch_pkey PRIMARY KEY (shard);
+
+ALTER TABLE ONLY soloist.leases
+    ADD CONSTRAINT leases_pkey PRIMARY KEY (shard);
 
 ALTER TABLE ONLY soloist.listening
     ADD CONSTRAINT listening_pkey PRIMARY KEY (queue);

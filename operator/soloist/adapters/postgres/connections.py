@@ -10,9 +10,10 @@ once, and no other. A forked process leaves its parent's connections alone.
 import asyncio
 import os
 import select
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +99,7 @@ class Connections:
             kept = self._kept.pop()
             if kept.pid != os.getpid():
                 continue  # our parent's: it is still using it
-            if kept.round == self._round and now - kept.made < self._lifetime and not _spoken_to(kept.connection):
+            if kept.round == self._round and now - kept.made < self._lifetime and not spoken_to(kept.connection):
                 return kept
             await self._end(kept)
         return None
@@ -129,10 +130,17 @@ class Connections:
             await kept.connection.close()
 
 
-def _spoken_to(connection: Connection) -> bool:
+def spoken_to(connection: psycopg.BaseConnection[Any]) -> bool:
     """Whether the server said something nobody asked for, which for an idle connection is: good-bye."""
     if connection.closed:
         return True
-    socket = select.poll()
-    socket.register(connection.pgconn.socket, select.POLLIN)
-    return bool(socket.poll(0))
+    polled = select.poll()
+    polled.register(connection.pgconn.socket, select.POLLIN)
+    return bool(polled.poll(0))
+
+
+def shut(connection: psycopg.BaseConnection[Any]) -> None:
+    """Shut the socket under whoever waits for an answer on it, in this thread or another."""
+    with suppress(OSError, psycopg.Error):
+        with socket.socket(fileno=os.dup(connection.pgconn.socket)) as twin:
+            twin.shutdown(socket.SHUT_RDWR)

@@ -10,15 +10,13 @@ for no reason. Databases share nothing, so one that is down stops its own queues
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
 
-from soloist.adapters.postgres.connections import Connection, Connections
+from soloist.adapters.postgres.connections import Connection, Connections, shut
 from soloist.adapters.postgres.failures import first_line, translated
 from soloist.adapters.postgres.url import DatabaseUrl
 from soloist.domain.errors import TransientError
@@ -105,15 +103,15 @@ class Database:
         Cancelling instead would not do: psycopg then asks the server to stop, and waits for it ten seconds more.
         """
         async with connections.one() as connection:
-            shut = asyncio.get_running_loop().call_later(seconds, _shut, connection)
+            late = asyncio.get_running_loop().call_later(seconds, shut, connection)
             try:
                 yield connection
             except psycopg.Error as error:
-                if shut.when() <= asyncio.get_running_loop().time():
+                if late.when() <= asyncio.get_running_loop().time():
                     raise TransientError(f"{self.name} did not answer within {seconds:g} s.", sent=True) from error
                 raise translated(error, self.name) from error
             finally:
-                shut.cancel()
+                late.cancel()
 
     def _connections(self, most: int) -> Connections:
         return Connections(
@@ -163,9 +161,3 @@ async def _direct(connection: Connection) -> bool:
     """
     cursor = await connection.execute(b"SELECT pg_catalog.pg_backend_pid()")
     return await cursor.fetchone() == (connection.info.backend_pid,)
-
-
-def _shut(connection: Connection) -> None:
-    with suppress(OSError, psycopg.Error):
-        with socket.socket(fileno=os.dup(connection.pgconn.socket)) as twin:
-            twin.shutdown(socket.SHUT_RDWR)

@@ -1,10 +1,12 @@
 """Texts on their way to a row and from one: an error as a column can keep it, a payload as Python can."""
 
 import json
+import re
 from typing import Any
 
 LONGEST_ERROR = 4000
 _JSON = json.JSONDecoder()
+_ZERO = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 def kept(error: str) -> str:
@@ -19,3 +21,9 @@ def decoded(text: str) -> Any:
         return value if end == len(text) else json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def json_text(value: Any) -> str:
+    """``value`` as jsonb takes it: for a zero byte, and for half of a character, a sign that there was something."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+    return _ZERO.sub("\\1\ufffd", text) if "\\u0000" in text else text

@@ -61,8 +61,7 @@ CREATE TABLE soloist.leader_epoch (
     shard text PRIMARY KEY,
     epoch bigint NOT NULL,
     holder text NOT NULL DEFAULT '',
-    taken_at timestamp with time zone NOT NULL DEFAULT pg_catalog.clock_timestamp(),
-    lease_until timestamp with time zone
+    taken_at timestamp with time zone NOT NULL DEFAULT pg_catalog.clock_timestamp()
 );
 
 -- Makes `epoch` the shard's, unless a later one is there; gives the epoch that holds now, so equal means taken.
