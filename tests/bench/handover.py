@@ -23,7 +23,8 @@ from tests.api.crew import Controller, Crew
 from tests.bench.figures import Measured, percentile
 from tests.bench.kubelet import Kubelet
 from tests.bench.processes import rss_mb
-from tests.bench.stage import Say, Stage, spread, start_ready
+from tests.bench.running import Say
+from tests.bench.stage import Stage, spread, start_ready
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace

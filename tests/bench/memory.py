@@ -10,8 +10,9 @@ import time
 
 from tests.bench.figures import Measured, median
 from tests.bench.processes import rss_mb
+from tests.bench.running import Say
 from tests.bench.skew import MANY
-from tests.bench.stage import Say, Stage, scheduled_jobs, settled, start_ready
+from tests.bench.stage import Stage, scheduled_jobs, settled, start_ready
 from tests.cluster.children import until
 
 TICKS = 30

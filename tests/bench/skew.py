@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from tests.bench.bulk import create_all
 from tests.bench.figures import Measured, median, percentile
+from tests.bench.running import Say
 from tests.bench.stage import (
     CONTROLLERS,
     TUNED,
-    Say,
     Stage,
     next_minute,
     scheduled_jobs,

@@ -11,7 +11,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -172,9 +172,6 @@ def is_ready(port: int) -> bool:
         return False
     finally:
         asked.close()
-
-
-Say = Callable[[str], None]
 
 
 def spread(values: Sequence[float], unit: str = "s") -> str:

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from soloist.domain.instants import parse_time
 from tests.api.crew import Crew
 from tests.bench.figures import Measured, median, percentile
+from tests.bench.running import Say
 from tests.bench.skew import MANY, lateness, tick_of
 from tests.bench.stage import (
-    Say,
     Stage,
     next_minute,
     scheduled_jobs,
