@@ -40,6 +40,7 @@ from soloist.shells.reporting import Reporter
 from soloist.shells.settings import ControllerSettings
 from soloist.shells.sql_actions import sql_launcher
 from soloist.shells.telemetry import Metrics, start_logging
+from soloist.shells.variables import warn
 
 _log = logging.getLogger("soloist.controller")
 
@@ -52,6 +53,7 @@ REMEMBERED = timedelta(minutes=10)
 def run(settings: ControllerSettings) -> int:
     """Until SIGTERM; the exit code. A lost term ends the process from within."""
     start_logging(settings.log_level, settings.log_format)
+    warn(os.environ, _log)
     # A thousand launches allocate some hundred thousand objects, and free them by themselves: at its defaults the collector
     # takes a quarter of their time to find nothing. What the imports left is not looked at again.
     gc.freeze()

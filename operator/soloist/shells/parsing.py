@@ -2,6 +2,7 @@
 
 import dataclasses
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +12,8 @@ from soloist.domain.errors import ConfigError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _WORDS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+LINK = re.compile(r"(tcp|udp|sctp)://")
+"""What Kubernetes writes into NAME_PORT for each Service: one named soloist-health must not keep a controller from starting."""
 
 
 def setting(default: Any, meaning: str, *, flag: str | None = "") -> Any:
@@ -58,7 +61,7 @@ def gathered(rows: Sequence[Row], flags: Mapping[str, Any], env: Mapping[str, st
         given = flags.get(row.name)
         if given is not None and given != ():
             values[row.name] = parse(row, given, named=row.flag or row.env)
-        elif env.get(row.env):
+        elif env.get(row.env) and not LINK.match(env[row.env]):
             values[row.name] = parse(row, env[row.env], named=row.env)
     return values
 

@@ -36,6 +36,7 @@ from soloist.shells.own_pod import pod_name
 from soloist.shells.queue_opener import Opener
 from soloist.shells.queue_telemetry import QueueMetrics, QueueReporter
 from soloist.shells.telemetry import start_logging
+from soloist.shells.variables import warn
 from soloist.shells.worker_settings import WorkerSettings
 
 _log = logging.getLogger("soloist.worker")
@@ -47,6 +48,7 @@ HUNG = 30.0
 def run(settings: WorkerSettings) -> int:
     """Until SIGTERM; the exit code."""
     start_logging(settings.log_level, settings.log_format)
+    warn(os.environ, _log)
     gc.freeze()
     return asyncio.run(Worker(settings).main())
 

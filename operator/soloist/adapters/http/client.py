@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from soloist import __version__
 from soloist.adapters.http.exchange import Attempt, Exchange, Reply, read
-from soloist.adapters.http.guard import Lookup
+from soloist.adapters.http.lookups import Lookup
 from soloist.adapters.http.session import HttpLimits
 from soloist.adapters.http.trust import TrustStore
 from soloist.adapters.sealed import ReadKey

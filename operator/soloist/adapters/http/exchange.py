@@ -15,7 +15,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from soloist.adapters.http.failures import what_became
-from soloist.adapters.http.guard import GuardedResolver, Lookup
+from soloist.adapters.http.guard import GuardedResolver
+from soloist.adapters.http.lookups import Lookup
 from soloist.adapters.http.session import HttpLimits, open_session
 from soloist.domain.actions import FailedKnown, Response, UnknownOutcome
 from soloist.domain.addresses import AddressRules

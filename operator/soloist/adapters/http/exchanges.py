@@ -9,7 +9,7 @@ outcome waits for a person (``afterCrash: Hold``) every request has a connection
 import socket
 
 from soloist.adapters.http.exchange import Exchange
-from soloist.adapters.http.guard import Lookup
+from soloist.adapters.http.lookups import Lookup
 from soloist.adapters.http.session import HttpLimits
 from soloist.domain.addresses import AddressRules
 from soloist.domain.queue_spec import AfterCrash, FixedUrl, HttpDelivery, QueueSpec
