@@ -1,4 +1,4 @@
-"""The examples of docs/queues.md, and what runs them: psql, Python, Node with `pg`, Go with lib/pq.
+"""The examples of docs/queues.md, and what runs them: psql, Python, Node with `pg` or Prisma, Go with lib/pq.
 
 An example is a fenced block below a line ``<!-- example: NAME -->``. What Node and Go need is fetched once, by the locked
 versions in ``node/`` and ``go/``, into the cache.
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,36 +46,40 @@ def node(folder: Path, names: list[str], then: str, dsn: str) -> str:
     program = folder / "example.js"
     program.write_text("\n".join(EXAMPLES[name] for name in names) + "\n" + then)
     try:
-        modules = node_modules()
+        modules = node_home(HERE / "node") / "node_modules"
     except Unavailable as reason:
         pytest.fail(str(reason), pytrace=False)
     return run(["node", str(program)], dsn, NODE_PATH=str(modules))
 
 
-def node_modules() -> Path:
-    """Fetched by npm once for each state of the lock file."""
+def node_home(source: Path, finish: Callable[[Path], None] = lambda _: None) -> Path:
+    """A copy of `source` with its node_modules, fetched by npm and finished once for each state of its files."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             raise Unavailable(f"{program} is not on PATH: install Node {OLDEST_NODE} or newer with npm (nodejs, npm).")
     said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
     if int(said.strip().removeprefix("v").split(".")[0]) < OLDEST_NODE:
         raise Unavailable(f"node is {said.strip()}: install Node {OLDEST_NODE} or newer with npm.")
-    digest = hashlib.sha256((HERE / "node" / "package-lock.json").read_bytes()).hexdigest()[:12]
-    home = cache() / f"node-{digest}"
-    with locked(f"node-{digest}"):
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    home = cache() / f"{source.name}-{digest}"
+    with locked(home.name):
         if not home.exists():
-            fetch(home)
-    return home / "node_modules"
+            fetch(source, home, finish)
+    return home
 
 
-def fetch(home: Path) -> None:
+def fetch(source: Path, home: Path, finish: Callable[[Path], None]) -> None:
     with tempfile.TemporaryDirectory(dir=cache(), prefix=".fetching-") as folder:
         made = Path(folder) / "made"
-        shutil.copytree(HERE / "node", made)
-        argv = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev"]
+        shutil.copytree(source, made)
+        # A peer that is not in the lock file is one that nothing here needs.
+        argv = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--legacy-peer-deps"]
         done = subprocess.run(argv, cwd=made, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise Unavailable(f"npm could not fetch the package pg (is a registry reachable?): {done.stderr[-600:]}")
+            reason = done.stderr[-600:]
+            raise Unavailable(f"npm could not fetch what {source} locks (is a registry reachable?): {reason}")
+        finish(made)
         made.rename(home)
 
 

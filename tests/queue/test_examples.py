@@ -16,6 +16,7 @@ from tests.cluster.children import until
 from tests.postgres.server import Database
 from tests.queue import examples
 from tests.queue.examples import EXAMPLES, HERE, go_program, node, python, run
+from tests.queue.prisma_app import prisma_app
 from tests.queue.rows import items, scalar
 
 TABLES = """
@@ -24,7 +25,7 @@ CREATE TABLE bookings (order_id int);
 CREATE TABLE payments (amount int);
 GRANT SELECT, INSERT ON orders, bookings, payments TO shop, shop_worker"""
 RUN = {
-    "grants", "psql-enqueue", "psql-work", "node-enqueue", "node-work", "go-enqueue", "go-work",
+    "grants", "psql-enqueue", "psql-work", "node-enqueue", "node-work", "prisma-enqueue", "go-enqueue", "go-work",
     "python-enqueue", "python-work", "python-complete", "python-once",
 }  # fmt: skip
 Q = "default/emails"
@@ -111,11 +112,21 @@ def test_node_works_rows_and_says_which_failed(shop: Database, tmp_path: Path) -
     assert left["fence"] is None
 
 
+def test_prisma_enqueues_in_the_transaction_of_the_order_and_once_for_each_key(shop: Database) -> None:
+    place = EXAMPLES["prisma-enqueue"].strip().removeprefix("await ").removesuffix(";")
+    with prisma_app(shop.dsn("shop")) as application:
+        application.run(place)
+        with pytest.raises(AssertionError, match="Unique constraint"):
+            application.run(place)
+        assert application.run("prisma.order.count()") == 1
+    assert payloads(shop) == [{"order": 17}]
+
+
 @pytest.mark.parametrize("program", ["node", "npm"])
 def test_a_machine_without_node_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(examples.shutil, "which", lambda name: None if name == program else f"/usr/bin/{name}")
     with pytest.raises(examples.Unavailable, match=rf"{program} is not on PATH: install Node 20"):
-        examples.node_modules()
+        examples.node_home(HERE / "node")
 
 
 def test_go_enqueues_works_and_undoes_what_it_did_under_a_lost_claim(shop: Database) -> None:

@@ -4,40 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-PRISMA_DDL = """
-CREATE TYPE app."DeliveryStatus" AS ENUM ('PENDING', 'DELIVERED', 'FAILED');
-CREATE TABLE app."Webhook" (
-    "id" TEXT NOT NULL,
-    "url" TEXT NOT NULL,
-    "secret" TEXT NOT NULL,
-    "isActive" BOOLEAN NOT NULL DEFAULT true,
-    "createdAt" TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP,
-    CONSTRAINT "Webhook_pkey" PRIMARY KEY ("id")
-);
-CREATE TABLE app."WebhookDelivery" (
-    "id" TEXT NOT NULL,
-    "webhookId" TEXT NOT NULL,
-    "eventId" TEXT NOT NULL,
-    "payload" JSONB NOT NULL,
-    "status" app."DeliveryStatus" NOT NULL DEFAULT 'PENDING',
-    "attempts" INTEGER NOT NULL DEFAULT 0,
-    "maxAttempts" INTEGER NOT NULL DEFAULT 8,
-    "nextAttemptAt" TIMESTAMP(3) DEFAULT CURRENT_TIMESTAMP,
-    "lastAttemptAt" TIMESTAMP(3),
-    "deliveredAt" TIMESTAMP(3),
-    "lastError" TEXT,
-    "createdAt" TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP,
-    "updatedAt" TIMESTAMP(3) NOT NULL,
-    CONSTRAINT "WebhookDelivery_pkey" PRIMARY KEY ("id")
-);
-CREATE INDEX "WebhookDelivery_status_nextAttemptAt_idx" ON app."WebhookDelivery"("status", "nextAttemptAt");
-CREATE UNIQUE INDEX "WebhookDelivery_webhookId_eventId_key" ON app."WebhookDelivery"("webhookId", "eventId");
-ALTER TABLE app."WebhookDelivery" ADD CONSTRAINT "WebhookDelivery_webhookId_fkey" FOREIGN KEY ("webhookId")
-    REFERENCES app."Webhook"("id") ON DELETE CASCADE ON UPDATE CASCADE;
+WEBHOOK = """
 INSERT INTO app."Webhook" ("id", "url", "secret") VALUES ('wh1', 'http://receiver.test/hook', 'whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0');
 """
+PRISMA_DDL = (Path(__file__).parent / "prisma" / "migration.sql").read_text(encoding="utf-8") + WEBHOOK
 PRISMA_INLINE_DDL = """
 ALTER TABLE app."WebhookDelivery" ADD COLUMN "claimFence" BIGINT, ADD COLUMN "claimUntil" TIMESTAMP(3),
     ADD COLUMN "claimLost" INTEGER NOT NULL DEFAULT 0, ADD COLUMN "claimedBy" TEXT;
