@@ -74,9 +74,22 @@ class EnqueueAction:
     unique_key: str | None = None
 
 
-Action = HttpAction | JobAction | SqlAction | EnqueueAction
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecAction:
+    """A command on the leader's own host, without a shell; where there is a cluster, ``job`` is there for that."""
 
-KINDS: Mapping[type[Action], str] = {HttpAction: "http", JobAction: "job", SqlAction: "sql", EnqueueAction: "enqueue"}
+    command: tuple[str, ...]
+
+
+Action = HttpAction | JobAction | SqlAction | EnqueueAction | ExecAction
+
+KINDS: Mapping[type[Action], str] = {
+    HttpAction: "http",
+    JobAction: "job",
+    SqlAction: "sql",
+    EnqueueAction: "enqueue",
+    ExecAction: "exec",
+}
 
 
 def kind_of(action: Action) -> str:

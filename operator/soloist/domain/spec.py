@@ -15,6 +15,7 @@ from typing import Any
 from soloist.domain.actions import Action, JobAction
 from soloist.domain.retry import OnUnknown, RetryPolicy
 from soloist.domain.schedule import DaylightSaving, InvalidSchedule, Schedule, parse_schedule
+from soloist.domain.spec_exec import parse_exec
 from soloist.domain.spec_fields import Fields, Invalid, Refusal, fields, forbidden, required, wrong
 from soloist.domain.spec_http import parse_http
 from soloist.domain.spec_sql import parse_enqueue, parse_sql
@@ -22,7 +23,7 @@ from soloist.domain.spec_sql import parse_enqueue, parse_sql
 __all__ = ["ConcurrencyPolicy", "Invalid", "MissedRunPolicy", "Spec", "parse_spec"]
 
 _WEEK = 7 * 86400
-_ACTIONS = ("http", "job", "sql", "enqueue")
+_ACTIONS = ("http", "job", "sql", "enqueue", "exec")
 
 
 class ConcurrencyPolicy(StrEnum):
@@ -153,6 +154,8 @@ def _action(spec: Fields) -> Action:
             return _job(action)
         case "sql":
             return parse_sql(action)
+        case "exec":
+            return parse_exec(action)
         case _:
             return parse_enqueue(action)
 

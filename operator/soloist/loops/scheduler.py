@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from soloist.domain import protocol
 from soloist.domain.errors import PermanentError, SoloistError
+from soloist.domain.runs import Job
 from soloist.domain.spec import Invalid, Spec
 from soloist.domain.steps import Stop, Wait
 from soloist.domain.term import Term
@@ -21,6 +22,7 @@ from soloist.loops.job_writes import JobWrites
 from soloist.loops.lanes import Lanes
 from soloist.loops.neighbours import Neighbours
 from soloist.loops.not_now import NotNow
+from soloist.loops.orphans import Orphans
 from soloist.loops.outlook import Outlook
 from soloist.loops.rereading import reread
 from soloist.loops.run_writes import RunWrites
@@ -39,7 +41,10 @@ class Pace:
 
 
 class Scheduler:
-    """``term`` gives the term as of now, None when none is held; ``fresh`` whether the cache may be acted on."""
+    """``term`` gives the term as of now, None when none is held; ``fresh`` whether the cache may be acted on.
+
+    ``spec_of``: what a job is to do here, or why it cannot.
+    """
 
     def __init__(
         self,
@@ -54,9 +59,10 @@ class Scheduler:
         on_stop: Callable[[str], None],
         stage: Stage,
         pace: Pace,
+        spec_of: Callable[[Job], Spec | Invalid] = runnable,
     ) -> None:
         self._cache, self._store, self._report, self._clock = cache, store, report, clock
-        self._term, self._fresh, self._on_stop = term, fresh, on_stop
+        self._term, self._fresh, self._on_stop, self._spec_of = term, fresh, on_stop, spec_of
         self._turns = Turns(report=report, clock=clock, term=term, step=self._step, recover=self._recover)
         self.wake, self.run = self._turns.wake, self._turns.run
         lanes = Lanes(pace.bookkeeping)
@@ -66,6 +72,7 @@ class Scheduler:
         self._effects = Effects(self._acting, lanes, self._jobs, runs)
         self._outlook = Outlook(cache, clock, self._acting, pace.claim_ahead, pace.record_ahead)
         self._neighbours = Neighbours(report)
+        self._orphans = Orphans(cache, store, report, clock, self._acting)
         self._draining = False
 
     def start(self) -> None:
@@ -113,8 +120,8 @@ class Scheduler:
         if job is None or term is None:
             self._turns.forget(key)
             self._outlook.forget(key)
-            return False
-        spec = runnable(job)
+            return term is not None and await self._end_orphan(key, term)
+        spec = self._spec_of(job)
         if isinstance(spec, Invalid):
             if self.may_act() and await self._jobs.refuse(job, spec, term.now(self._clock.boottime())):
                 return True
@@ -143,11 +150,21 @@ class Scheduler:
             return False
         return True
 
+    async def _end_orphan(self, key: Key, term: Term) -> bool:
+        left = self._orphans.left(key, term)
+        if left is None:
+            return False
+        if left > 0 or not self.may_act():
+            self._turns.come_back(key, max(left, 1.0))
+            return False
+        await self._orphans.end_one(key, term)
+        return True
+
     async def _settle(self, key: Key) -> None:
         """One write is refused: what has ended is written all the same, and what may go is trimmed."""
         for _ in range(MOST_STEPS):
             job, term = self._cache.job(key), self._term()
-            spec = runnable(job) if job is not None else None
+            spec = self._spec_of(job) if job is not None else None
             if job is None or term is None or not isinstance(spec, Spec) or not self.may_act():
                 return
             view = self._outlook.view(key, job, spec, term)

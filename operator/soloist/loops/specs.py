@@ -1,5 +1,6 @@
 """What a job is to do, or why it cannot be done."""
 
+from soloist.domain.places import ON_A_CLUSTER, fits
 from soloist.domain.runs import Job
 from soloist.domain.spec import Invalid, Spec, parse_spec
 
@@ -16,5 +17,5 @@ NOTHING_TO_RUN = _nothing_to_run()
 
 
 def runnable(job: Job) -> Spec | Invalid:
-    """The spec, or why it cannot be run."""
-    return job.spec
+    """The spec, or why it cannot be run on a cluster."""
+    return fits(job.spec, ON_A_CLUSTER)

@@ -1,0 +1,124 @@
+"""The ``exec`` action: a command on this host, in a process group of its own that ends with it.
+
+What became of it is known whenever this process lives to see it: it exited, or it was killed for its time. Killed is the
+whole group, so nothing of one attempt goes on beside the next. When this process dies, the kernel kills the command with
+it, and its parent whatever the command had started; no output is lost to a pipe that nobody reads, since it is read as it
+comes and only its end is kept.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from soloist.domain.actions import ExecAction, FailedKnown, Order, Outcome, Response, Succeeded
+from soloist.domain.errors import PermanentError, TransientError
+from soloist.domain.instants import stamp
+
+KEPT = 1024
+"""Bytes of output, the last ones."""
+
+_OURS = "SOLOIST_"
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+class _Output(Protocol):
+    async def read(self, n: int, /) -> bytes: ...
+
+
+class CommandLauncher:
+    """A ``Launcher`` for ``ExecAction``. ``env`` is what commands inherit; what is Soloist's own in it may be a secret."""
+
+    def __init__(self, env: Mapping[str, str], *, trusted: Callable[[], bool]) -> None:
+        self._env = {name: value for name, value in env.items() if not name.startswith(_OURS)}
+        self._trusted = trusted
+
+    async def prepare(self, order: Order) -> None:
+        """Nothing can be made ready that does nothing by itself."""
+
+    async def launch(self, order: Order) -> Outcome:
+        if not isinstance(order.action, ExecAction):
+            raise PermanentError(f"{order.run_name}: the exec launcher was given another kind of action.")
+        if not self._trusted():
+            raise TransientError("The term was over before the command could be started.", sent=False)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *order.action.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self._env | variables(order),
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except (OSError, ValueError) as error:
+            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            message = f"{order.action.command[0]} could not be started: {said}."
+            return FailedKnown(reason="NotStarted", message=message, retryable=True)
+        return await _ended(process, order)
+
+    async def found(self, order: Order) -> Outcome | None:
+        raise PermanentError(
+            f"{order.run_name}: nobody can know what became of a command that another process started."
+        )
+
+    async def stop(self, order: Order) -> None:
+        """Whoever waits for the command is cancelled, which kills it."""
+
+
+def variables(order: Order) -> dict[str, str]:
+    """What a command is told of its run; the same names as in a Job."""
+    told = {
+        "SOLOIST_RUN": order.run_name,
+        "SOLOIST_KEY": order.key,
+        "SOLOIST_FENCE": str(order.fence),
+        "SOLOIST_ATTEMPT": str(order.attempt),
+    }
+    if order.scheduled_time is not None:
+        told["SOLOIST_SCHEDULED_TIME"] = stamp(order.scheduled_time)
+    return told
+
+
+async def _ended(process: asyncio.subprocess.Process, order: Order) -> Outcome:
+    assert process.stdout is not None
+    tail = bytearray()
+    reading = asyncio.create_task(_keep_the_end(process.stdout, tail))
+    seconds = order.timeout.total_seconds()
+    try:
+        async with asyncio.timeout(seconds):
+            code = await process.wait()
+    except TimeoutError:
+        code = None
+    finally:
+        _kill_group(process.pid)
+        # What a command left in the background may hold the pipe, and is dead now.
+        await asyncio.wait({reading}, timeout=1.0)
+        reading.cancel()
+    response = Response(excerpt=tail.decode("utf-8", "replace")[-KEPT:])
+    if code == 0:
+        return Succeeded(response=response)
+    if code is None:
+        message = f"It was not over after {seconds:g} s (spec.timeoutSeconds), and was killed."
+        return FailedKnown(reason="TimedOut", message=message, retryable=True, response=response)
+    ended = f"exited with {code}" if code > 0 else f"was killed by signal {-code} ({signal.strsignal(-code)})"
+    return FailedKnown(reason="CommandFailed", message=f"The command {ended}.", retryable=True, response=response)
+
+
+async def _keep_the_end(output: _Output, tail: bytearray) -> None:
+    while piece := await output.read(65536):
+        tail += piece
+        del tail[:-KEPT]
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _die_with_parent() -> None:
+    """Runs in the new process, between fork and exec: one call into the kernel, and nothing else."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
