@@ -10,16 +10,18 @@ READY := $(VENV)/ready
 LOWEST := .cache/lowest
 INSTALL := -m pip install --quiet --disable-pip-version-check
 TEST ?=
+BASE ?=
+TAG ?= localhost/soloist:dev
 # Most tests wait for something, so there may be more of them at a time than cores; those of one file stay together, and
 # the long ones, of tests/api, come early.
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo-cluster test test-lowest check format docs bench-ticks bench-queue clean
+.PHONY: help demo-cluster test test-lowest check format docs image bench-ticks bench-queue clean
 
 help: ## print these targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 # The virtual environment, made again only when what it is made of changes.
 $(READY): pyproject.toml .ci/requirements.txt
@@ -57,6 +59,9 @@ format: $(READY) ## format the code and mend what the linter can
 
 docs: $(READY) ## write the generated parts of docs/ again
 	@$(BIN)/python -m tests.docs
+
+image: $(READY) ## build the container image; BASE=… is what it is built on, where it is not the Dockerfile's
+	@$(BIN)/python -m tests.e2e.image --base '$(BASE)' --tag '$(TAG)'
 
 bench-ticks: $(READY) ## figures for ticks and hand-overs beside the CronJob controller, on one API server
 	@$(BIN)/python -m tests.bench.ticks

@@ -49,7 +49,7 @@ class Module:
     def linker_flags(self) -> str:
         """Without these the Kubernetes binaries run, but say they are v0.0.0-master."""
         flags = ["-s", "-w"]
-        if self.name == "kubernetes":
+        if self.name in ("kubernetes", "node"):
             major, minor, _ = self.version.split(".")
             for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
                 said = {"Version": f"v{self.version}", "Major": major, "Minor": minor, "TreeState": "clean"}

@@ -1,0 +1,3 @@
+module soloist.dev/tests/pause
+
+go 1.26.0
