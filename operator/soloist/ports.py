@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from soloist.domain.actions import Order, Outcome
-from soloist.domain.runs import Job
+from soloist.domain.runs import Job, Run
 from soloist.domain.spec import Invalid
 from soloist.domain.steps import Launch, WriteJob, WriteRun
 from soloist.domain.view import View
@@ -139,6 +139,9 @@ class Report(Protocol):
 
     def settled(self, view: View, step: WriteRun) -> None:
         """Written: where a run stands."""
+
+    def orphaned(self, run: Run) -> None:
+        """Written: the end of a run whose ScheduledJob is not there."""
 
     def invalid(self, job: Job, invalid: Invalid) -> None:
         """Written: the spec cannot be run."""

@@ -30,7 +30,8 @@ class Cache:
         return len(self._jobs)
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(list(self._jobs))
+        """The jobs, and those that only runs name."""
+        return iter({**self._jobs, **self._runs})
 
     def job(self, key: Key) -> Job | None:
         return self._jobs.get(key)

@@ -8,7 +8,8 @@ import logging
 from typing import Any
 
 from soloist.domain.actions import kind_of
-from soloist.domain.runs import Job, Phase
+from soloist.domain.orphaned import NO_SUCH_JOB
+from soloist.domain.runs import Job, Phase, Run
 from soloist.domain.spec import Invalid
 from soloist.domain.steps import Launch, WriteJob, WriteRun
 from soloist.domain.ticks import Reason, fold
@@ -64,6 +65,10 @@ class Reporter:
                 f"Run {step.run.name} ended {step.phase} ({step.reason}) at attempt {step.attempt}: {step.message}"
             )
             self._event(view.job, event, message)
+
+    def orphaned(self, run: Run) -> None:
+        keys = {"namespace": run.namespace, "job": run.job_name, "run": run.name, "reason": NO_SUCH_JOB}
+        _log.warning("settled", extra=keys)
 
     def invalid(self, job: Job, invalid: Invalid) -> None:
         _log.warning("spec cannot be run", extra=_keys(job) | {"field": invalid.field, "reason": invalid.reason})
