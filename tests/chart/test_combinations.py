@@ -1,0 +1,98 @@
+"""Each combination of values that people may want is taken whole by the real API server, and its Pods by the restricted standard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.rendering import FULL, documents, of_kind, rendered
+from tests.cluster.control_plane import ControlPlane
+
+pytestmark = pytest.mark.cluster
+
+SPACES = ("chart-release", "billing", "mail")
+NOT_SERVED = "monitoring.coreos.com/"
+"""Kinds of prometheus-operator, which a cluster has only where that is installed."""
+FULL_VALUES = yaml.safe_load(FULL.read_text(encoding="utf-8"))
+
+COMBINATIONS: dict[str, dict[str, Any]] = {
+    "the defaults": {},
+    "all of it": {**FULL_VALUES, "crds": {"enabled": False}, "controller": {**FULL_VALUES["controller"], "priorityClassName": ""}},
+    "one replica of each, nothing spread or guarded": {
+        "controller": {"replicas": 1},
+        "worker": {"replicas": 1, "autoscaling": {"enabled": False}},
+        "networkPolicy": {"enabled": False},
+        "flowSchema": {"enabled": False},
+    },
+    "no workers": {"worker": {"enabled": False}, "secrets": {"namespaces": ["billing"]}},
+    "a fixed number of workers": {"worker": {"autoscaling": {"enabled": False}, "replicas": 3}},
+    "workers by CPU and by depth": {"worker": {"autoscaling": {"metrics": FULL_VALUES["worker"]["autoscaling"]["metrics"]}}},
+    "named namespaces": {"namespaces": ["billing", "mail"]},
+    "named namespaces and their Secrets": {"namespaces": ["billing", "mail"], "secrets": {"namespaces": ["mail"]}},
+    "one namespace, and nothing for the whole cluster": {
+        "namespaces": ["billing"],
+        "actions": {"job": False, "database": False},
+        "events": False,
+        "crds": {"enabled": False},
+        "rbac": {"aggregate": False},
+        "flowSchema": {"enabled": False},
+    },
+    "Secrets of all namespaces": {"secrets": {"namespaces": ["*"]}},
+    "Secrets of some namespaces, by name": {"secrets": {"namespaces": ["billing", "mail"], "names": ["backend-db"]}},
+    "no rights made": {"rbac": {"create": False}},
+    "accounts that exist": {
+        "controller": {"serviceAccount": {"create": False, "name": "default"}},
+        "worker": {"serviceAccount": {"create": False, "name": "default"}},
+    },
+    "CRDs by somebody else": {"crds": {"enabled": False}},
+    "CRDs that go with the release": {"crds": {"keep": False}},
+    "a migration": {"migration": {"existingSecret": "backend-db"}},
+    "what may go out is named": {"networkPolicy": FULL_VALUES["networkPolicy"]},
+    "watched over": {"monitoring": FULL_VALUES["monitoring"]},
+    "an image by its digest, no user named": {"image": FULL_VALUES["image"], "runAsUser": None},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    for name in SPACES:
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"} if name == SPACES[0] else {}
+        control_plane.api().create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+    yield control_plane
+    for name in SPACES:
+        control_plane.api().delete(f"/api/v1/namespaces/{name}")
+
+
+def text_of(values: dict[str, Any]) -> str:
+    return rendered(values, release="soloist", namespace=SPACES[0])
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_the_server_takes_a_combination(name: str, cluster: ControlPlane) -> None:
+    found = [each for each in documents(text_of(COMBINATIONS[name])) if not each["apiVersion"].startswith(NOT_SERVED)]
+    dry_run = ("apply", "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts", "-f", "-")
+    said = cluster.kubectl(*dry_run, stdin=yaml.safe_dump_all(found))
+    assert len(said.splitlines()) == len(found)
+
+
+@pytest.mark.parametrize("name", ["the defaults", "all of it", "a migration", "an image by its digest, no user named"])
+def test_the_pods_are_admitted_under_the_restricted_standard(name: str, cluster: ControlPlane) -> None:
+    for owner in of_kind(text_of(COMBINATIONS[name]), "Deployment", "Job", "Pod"):
+        spec = owner["spec"] if owner["kind"] == "Pod" else owner["spec"]["template"]["spec"]
+        # The account that is named is not there in a dry run, and the standard does not look at it.
+        pod = {"metadata": {"name": "p"}, "spec": {**spec, "serviceAccountName": "default"}}
+        cluster.api().create(f"/api/v1/namespaces/{SPACES[0]}/pods?dryRun=All&fieldValidation=Strict", pod)
+
+
+def test_without_cluster_wide_rights_nothing_cluster_wide_is_rendered() -> None:
+    found = documents(text_of(COMBINATIONS["one namespace, and nothing for the whole cluster"]))
+    assert {each["kind"] for each in found} & {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "FlowSchema",
+    } == set()
+    assert {each["metadata"]["namespace"] for each in found} == {SPACES[0], "billing"}
