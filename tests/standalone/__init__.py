@@ -1,0 +1,1 @@
+"""Without Kubernetes: real processes over a real PostgreSQL, the embedded one among them."""

