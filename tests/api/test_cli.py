@@ -114,6 +114,21 @@ def test_status_of_all_namespaces_shows_them(soloist: Soloist, namespace: Namesp
     assert re.search(rf"^{namespace.name} +report ", soloist("status", "-A").output, re.MULTILINE)
 
 
+def test_status_waits_for_a_leader_where_it_is_told_to_and_fails_without_one(
+    soloist: Soloist, namespace: Namespace
+) -> None:
+    assert soloist("status").exit_code == 0
+    nobody = soloist("status", "--leader-within", "0.1")
+    assert nobody.exit_code == 1
+    assert nobody.output.startswith("LEADER  none.")
+    elected = threading.Timer(1.0, make_lease, [namespace])
+    elected.start()
+    somebody = soloist("status", "--leader-within", "60")
+    elected.join()
+    assert somebody.exit_code == 0
+    assert somebody.output.startswith("LEADER  ctl-0 for ")
+
+
 def test_the_lease_is_found_without_being_named(soloist: Soloist, namespace: Namespace) -> None:
     make_lease(namespace)
     job = make_job(namespace)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from soloist import __version__
+from soloist.shells.cli_elect import elect
 from soloist.shells.cli_migrate import migrate
 from soloist.shells.cli_options import cluster, controller_settings, each_setting, one_or_all, output_format, target
 from soloist.shells.cli_queue import queue
@@ -31,12 +32,20 @@ def cli() -> None:
 @cli.command()
 @cluster
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
+@click.option(
+    "--leader-within",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait so long for somebody to lead: exit code 1 where nobody does.",
+)
 @output_format
-def status(all_namespaces: bool, output: str, **options: Any) -> None:
+def status(all_namespaces: bool, leader_within: float | None, output: str, **options: Any) -> None:
     """Who leads, what is wrong, and every job; problems first."""
     from soloist.shells import cli_status
 
-    emit(output, *cli_status.status(target(options, everywhere=all_namespaces)))
+    document, lines = cli_status.status(target(options, everywhere=all_namespaces), patience=leader_within or 0.0)
+    emit(output, document, lines)
+    click.get_current_context().exit(0 if leader_within is None or cli_status.is_led(document) else 1)
 
 
 @cli.command()
@@ -152,6 +161,7 @@ def controller(**flags: Any) -> None:
     click.get_current_context().exit(run(controller_settings(flags)))
 
 
+cli.add_command(elect)
 cli.add_command(migrate)
 cli.add_command(queue)
 cli.add_command(worker)

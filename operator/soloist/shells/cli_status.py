@@ -1,5 +1,6 @@
 """``soloist status``: who leads, what is wrong, and every job in one line; problems come first."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -31,16 +32,27 @@ OVERDUE = timedelta(seconds=60)
 _OF_THE_FLEET = ("NoLeader", "LeaderNotKnown", "FleetPaused")
 
 
-def status(target: Target) -> tuple[dict[str, Any], list[str]]:
-    """The same twice: for programs and for people."""
+def status(target: Target, *, patience: float = 0.0) -> tuple[dict[str, Any], list[str]]:
+    """The same twice: for programs and for people. ``patience``: seconds to wait for somebody to lead."""
+    clock = SystemClock()
+    ends = clock.boottime() + patience
 
     async def read(api: KubeApi) -> tuple[list[Job], Leases]:
-        jobs = [parse_job(raw) for raw in (await KubeStore(api, namespaces=target.namespaces).list_jobs()).items]
-        return jobs, await find_leases(api, target, (entry.lease for job in jobs for entry in job.active))
+        while True:
+            jobs = [parse_job(raw) for raw in (await KubeStore(api, namespaces=target.namespaces).list_jobs()).items]
+            leases = await find_leases(api, target, (entry.lease for job in jobs for entry in job.active))
+            if clock.boottime() >= ends or any(_leads(lease, clock.now()) for lease in leases.found):
+                return jobs, leases
+            await asyncio.sleep(min(1.0, max(0.0, ends - clock.boottime())))
 
     jobs, leases = talk(target, read)
     where = "all namespaces" if target.everywhere else f"namespace {target.namespace}"
-    return overview(jobs, leases, SystemClock().now(), where=where, everywhere=target.everywhere)
+    return overview(jobs, leases, clock.now(), where=where, everywhere=target.everywhere)
+
+
+def is_led(document: dict[str, Any]) -> bool:
+    """Whether anybody leads, by the document of ``status``."""
+    return any(lease["leading"] for lease in document["leases"])
 
 
 def overview(
@@ -125,10 +137,14 @@ def _lease_lines(leases: Leases, now: datetime) -> Iterator[str]:
             yield "        -> To go on: kubectl soloist resume --all"
 
 
+def _leads(lease: LeaseRecord, now: datetime) -> bool:
+    return leader_absence(lease, now) is None
+
+
 def _lease_document(lease: LeaseRecord, now: datetime) -> dict[str, Any]:
     return {
         "lease": place(lease),
-        "leading": leader_absence(lease, now) is None,
+        "leading": _leads(lease, now),
         "holder": holder_name(lease) or None,
         "epoch": lease.epoch,
         "acquired": stamp(lease.acquire_time) if lease.acquire_time is not None else None,
