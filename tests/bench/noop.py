@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import QueueSpec
 from soloist.loops.queue_unit import Loops
 from soloist.loops.row_ports import Rows
+from soloist.shells.garbage import collect_seldom
 from tests.postgres.server import Database as Place
 
 SLOTS = 1000
@@ -54,9 +56,12 @@ class Counting:
 
 
 class NoOp:
-    """A ``Deliverer``."""
+    """A ``Deliverer``; ``began`` is when the first row came."""
+
+    began = 0.0
 
     async def deliver(self, claim: Claim) -> Settled:
+        self.began = self.began or time.perf_counter()
         return Done(claim=claim)
 
 
@@ -70,14 +75,16 @@ class Opened:
     async def close(self) -> None: ...
 
 
-def work(place: Place, spec: QueueSpec, open_rows: OpenRows, rows: int) -> int:
-    """Until so many rows are done and their outcomes are written; their number."""
+def work(place: Place, spec: QueueSpec, open_rows: OpenRows, rows: int) -> float:
+    """Until so many rows are done and their outcomes are written; when the first of them began, by ``perf_counter``."""
     spec = replace(spec, concurrency=replace(spec.concurrency, per_worker=SLOTS))
+
+    handler = NoOp()
 
     async def until_done() -> None:
         clock, report = SystemClock(), Counting(rows)
         database = Database(database_url(place.dsn()), program="bench")
-        opened = Opened(await open_rows(database, clock.boottime), NoOp())
+        opened = Opened(await open_rows(database, clock.boottime), handler)
         loops = Loops(QueueName("default", "q"), spec, opened, clock=clock, report=report, drawn=random.random)
         running = asyncio.create_task(loops.run())
         try:
@@ -87,5 +94,6 @@ def work(place: Place, spec: QueueSpec, open_rows: OpenRows, rows: int) -> int:
             await asyncio.wait({running})
             await database.close()
 
+    collect_seldom()  # as a worker does
     asyncio.run(until_done())
-    return rows
+    return handler.began

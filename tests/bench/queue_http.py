@@ -6,6 +6,7 @@ import json
 import random
 import threading
 import time
+from functools import partial
 
 from tests.bench.figures import Measured, median, percentile
 from tests.bench.processes import rss_mb
@@ -31,7 +32,7 @@ def http(stage: QueueStage, say: Say) -> dict[str, Measured]:
         worker = crew.ready("w")
         for turn in range(1, rounds + 1):
             crew.fill(rows, first=(turn - 1) * rows)
-            until(lambda turn=turn: served(sink) > (turn - 1) * rows, what="it begins", timeout=10)
+            until(partial(begun, sink, (turn - 1) * rows), what="it begins", timeout=10)
             before, began = served(sink), time.monotonic()
             crew.until_empty()
             rates.append((turn * rows - before) / (time.monotonic() - began))
@@ -46,6 +47,10 @@ def http(stage: QueueStage, say: Say) -> dict[str, Measured]:
             value=max(sizes), n=rounds, note=f"after {rounds * rows:,} rows; its parent {parent:.0f}"
         ),
     }
+
+
+def begun(sink: str, before: int) -> bool:
+    return served(sink) > before
 
 
 def pickup(stage: QueueStage, say: Say) -> dict[str, Measured]:

@@ -46,7 +46,8 @@ class Functions:
     def enqueue(self, connection: Connection, payloads: list[str]) -> None:
         connection.execute(f"SELECT FROM soloist.enqueue_many('{NAME}', %s::text[]::jsonb[])", (payloads,))
 
-    def drain(self, connection: Connection) -> int:
+    def drain(self, connection: Connection) -> tuple[int, float]:
+        first = time.perf_counter()
         ids: list[int] = []
         fences: list[int] = []
         start: tuple[Any, Any] = (None, None)
@@ -69,7 +70,7 @@ class Functions:
             elif rows or not from_head:
                 from_head_at = 0.0
             else:
-                return count
+                return count, first
 
     def empty(self, connection: Connection) -> None:
         connection.execute("TRUNCATE soloist.work_items")
@@ -78,9 +79,9 @@ class Functions:
 class Worker(Functions):
     """The same rows by one worker, whose handler does nothing."""
 
-    def drain(self, connection: Connection) -> int:
+    def drain(self, connection: Connection) -> tuple[int, float]:
         ((rows,),) = connection.execute("SELECT count(*) FROM soloist.work_items").fetchall()
-        return work(self.place, spec(), managed_rows, rows)
+        return rows, work(self.place, spec(), managed_rows, rows)
 
 
 async def managed_rows(database: Database, boottime: Callable[[], float]) -> Rows:

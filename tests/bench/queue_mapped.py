@@ -20,7 +20,7 @@ from soloist.adapters.postgres.mapped_statements import Statements, composed
 from soloist.loops.row_ports import Rows
 from tests.bench.figures import Measured, median, ratio
 from tests.bench.noop import work
-from tests.bench.queue_raw import Raw, drain_rate, fill, opened
+from tests.bench.queue_raw import BATCH, Raw, drain_rate, fill, opened
 from tests.bench.queue_stage import QueueStage
 from tests.bench.running import Say
 from tests.postgres.server import Database as Place
@@ -30,7 +30,6 @@ from tests.queue.user_tables import TABLES, UserTable
 
 MODES = {"inline": TABLES["prisma inline"], "sidecar": TABLES["prisma"]}
 CONNECTIONS = 4
-BATCH = 100
 
 
 def table(place: Place, user: UserTable, rows: int) -> None:
@@ -98,9 +97,8 @@ def by_worker(place: Place, user: UserTable, rows: int) -> float:
     async def open_rows(database: Database, boottime: Callable[[], float]) -> Rows:
         return await open_mapped(database, QUEUE, spec, worker="w", boottime=boottime)
 
-    started = time.perf_counter()
-    work(place, spec, open_rows, rows)
-    return rows / (time.perf_counter() - started)
+    began = work(place, spec, open_rows, rows)
+    return rows / (time.perf_counter() - began)
 
 
 def mapped(stage: QueueStage, say: Say) -> dict[str, Measured]:

@@ -38,8 +38,8 @@ class Queue(Protocol):
     place: Database
 
     def enqueue(self, connection: Connection, payloads: list[str]) -> None: ...
-    def drain(self, connection: Connection) -> int:
-        """Until nothing is left; the number of rows that were done, committed."""
+    def drain(self, connection: Connection) -> tuple[int, float]:
+        """Until nothing is left: how many rows were done, committed, and when it began, by ``perf_counter``."""
         ...
 
     def empty(self, connection: Connection) -> None: ...
@@ -56,9 +56,9 @@ class Raw:
             "INSERT INTO job (task, args) SELECT 'noop', a::jsonb FROM unnest(%s::text[]) AS a", (payloads,)
         )
 
-    def drain(self, connection: Connection) -> int:
+    def drain(self, connection: Connection) -> tuple[int, float]:
         done: list[int] = []
-        count = 0
+        count, began = 0, time.perf_counter()
         while True:
             with connection.pipeline():
                 if done:
@@ -67,7 +67,7 @@ class Raw:
             done = [row[0] for row in claimed]
             count += len(done)
             if not done:
-                return count
+                return count, began
 
     def empty(self, connection: Connection) -> None:
         connection.execute("TRUNCATE job")
@@ -99,11 +99,10 @@ def drain_rate(queue: Queue, connection: Connection, rows: int) -> float:
     """Rows per second, of rows that are there already, with statistics and no checkpoint pending."""
     connection.execute("VACUUM (ANALYZE)")
     connection.execute("CHECKPOINT")
-    started = time.perf_counter()
-    count = queue.drain(connection)
+    count, began = queue.drain(connection)
     if count != rows:
         raise RuntimeError(f"{count} rows were drained, and {rows} were there.")
-    return rows / (time.perf_counter() - started)
+    return rows / (time.perf_counter() - began)
 
 
 def pinned_rate(queue: Queue, connection: Connection, rows: int) -> float:

@@ -52,7 +52,7 @@ class QueueStage:
     def sink(self) -> Iterator[str]:
         """The address of a receiver that only counts."""
         file = self.folder / "sink.port"
-        argv = [sys.executable, "-P", Path(__file__).with_name("sink.py"), file]
+        argv: list[str | Path] = [sys.executable, "-P", Path(__file__).with_name("sink.py"), file]
         child = Child("sink", argv, log=self.folder / "sink.log")
         child.start()
         try:

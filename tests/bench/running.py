@@ -12,14 +12,15 @@ from tests.bench.figures import Figure, Measured, as_json, table
 from tests.bench.processes import load, machine
 
 S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
 Say = Callable[[str], None]
 Section = Callable[[S, Say], dict[str, Measured]]
 
 
-class MakesStage(Protocol[S]):
+class MakesStage(Protocol[S_co]):
     """What the sections share, made before the first and gone after the last."""
 
-    def __call__(self, *, quick: bool) -> AbstractContextManager[S]: ...
+    def __call__(self, *, quick: bool) -> AbstractContextManager[S_co]: ...
 
 
 def run(

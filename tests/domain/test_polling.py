@@ -62,4 +62,4 @@ def test_no_more_is_asked_for_than_can_be_worked_and_settled(free: int, room: in
 def test_a_claim_is_worth_it_when_a_quarter_of_the_slots_is_free() -> None:
     assert [enough(asked, slots=64) for asked in (0, 1, 15, 16, 64)] == [False, False, False, True, True]
     assert enough(1, slots=1)
-    assert enough(25, slots=5000)
+    assert enough(MOST_AT_ONCE // 4, slots=5000)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 JITTER = 0.2
 FIRST_AFTER_ERROR, LONGEST_AFTER_ERROR = 0.1, 5.0
-MOST_AT_ONCE = 100
-"""Rows a claim asks for at the most: beyond that it is no faster, and holds more locks for longer."""
+MOST_AT_ONCE = 500
+"""Rows a claim asks for at the most, and as many as one statement gives. Where handlers do nothing, a hundred are a third slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Writes what became of claims: many at once, none forgotten, each under its fence.
 
-An outcome waits at most ``LINGER`` for others, and a full batch for nothing. A write of which no answer came is sent again as it was, with the same fences: the database takes each outcome once, so asking twice
-does no harm, and asking not at all would deliver the row again. That goes on until the claims' own deadlines, which their
+An outcome waits at most ``LINGER`` for others, and ``COMPANY`` of them for nothing. A write of which no answer came is sent again
+as it was, with the same fences: the database takes each outcome once, so asking twice does no harm, and asking not at all
+would deliver the row again. That goes on until the claims' own deadlines, which their
 renewals move; whatever waits meanwhile takes up the room that new claims need, so a database that writes slowly is not
 given more to write. An outcome is offered at least once, however late: the fence decides, and no clock.
 """
@@ -21,7 +22,8 @@ from soloist.loops.row_ports import Rows
 from soloist.ports import Clock
 
 LINGER = 0.01
-BATCH = 100
+COMPANY, BATCH = 100, 500
+"""Outcomes that wait for no others, and those that are written at once at the most."""
 
 
 class Completions:
@@ -73,7 +75,7 @@ class Completions:
     async def _company(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER):
-                while len(self._buffer) < BATCH:
+                while len(self._buffer) < COMPANY:
                     self._stir.clear()
                     await self._stir.wait()
 

@@ -6,7 +6,6 @@ writes what came of them, and gives the Lease back.
 """
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -32,6 +31,7 @@ from soloist.loops.launchers import Launchers
 from soloist.loops.scheduler import Pace, Scheduler
 from soloist.shells.candidacy import Candidacy, Told
 from soloist.shells.child import ExitCode, crash
+from soloist.shells.garbage import collect_seldom
 from soloist.shells.health import health_server
 from soloist.shells.knowledge import Knowledge
 from soloist.shells.own_pod import pod_name
@@ -44,8 +44,6 @@ from soloist.shells.variables import warn
 
 _log = logging.getLogger("soloist.controller")
 
-GARBAGE = (5_000, 10, 10)
-
 REMEMBERED = timedelta(minutes=10)
 """Ends of terms younger than this are kept in any case: a late write of such a term may still arrive."""
 
@@ -54,10 +52,7 @@ def run(settings: ControllerSettings) -> int:
     """Until SIGTERM; the exit code. A lost term ends the process from within."""
     start_logging(settings.log_level, settings.log_format)
     warn(os.environ, _log)
-    # A thousand launches allocate some hundred thousand objects, and free them by themselves: at its defaults the collector
-    # takes a quarter of their time to find nothing. What the imports left is not looked at again.
-    gc.freeze()
-    gc.set_threshold(*GARBAGE)
+    collect_seldom()
     return asyncio.run(Controller(settings).main())
 
 

@@ -6,7 +6,6 @@ server is imported only where WorkQueues come from one, and kopf never is: a wor
 """
 
 import asyncio
-import gc
 import logging
 import os
 import random
@@ -31,6 +30,7 @@ from soloist.domain.queue_spec import DatabaseRef
 from soloist.loops.queue_ports import QueueSource
 from soloist.loops.queues import Queues
 from soloist.shells.child import ExitCode
+from soloist.shells.garbage import collect_seldom
 from soloist.shells.health import health_server
 from soloist.shells.own_pod import pod_name
 from soloist.shells.queue_opener import Opener
@@ -49,7 +49,7 @@ def run(settings: WorkerSettings) -> int:
     """Until SIGTERM; the exit code."""
     start_logging(settings.log_level, settings.log_format)
     warn(os.environ, _log)
-    gc.freeze()
+    collect_seldom()
     return asyncio.run(Worker(settings).main())
 
 
