@@ -1,4 +1,4 @@
-"""What every ``Store`` does: the one in memory that the loops are tested with, and the one on a real API server."""
+"""What every ``Store`` does: the one in memory that the loops are tested with, the one on an API server, and the one in rows."""
 
 import asyncio
 import secrets
@@ -11,8 +11,12 @@ import pytest
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.config import Access
 from soloist.adapters.kube.store import JOBS, KubeStore, path_of
+from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.row_specs import RowSpecs
+from soloist.adapters.postgres.row_store import RowStore
 from soloist.ports import AlreadyExists, Conflict, Gone, Raw, Refused, Store, Written
 from tests.fakes.store import FakeStore
+from tests.queue.databases import with_database
 
 SPEC = {"schedule": "0 2 * * *", "http": {"url": "http://backend.default.svc/run"}}
 SECOND = "2026-03-01T02:00:00Z"
@@ -60,7 +64,36 @@ class KubeWorld:
         await self._api.request("DELETE", path_of(JOBS, self.namespace, name))
 
 
-World = FakeWorld | KubeWorld
+class RowWorld:
+    """The same in a database, in an installation of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self.namespace, self.other, self._shard = "here", "there", f"store-{secrets.token_hex(4)}"
+        self._database = database
+        self.store: Store = RowStore(database, shard=self._shard, writer="me", namespaces=[self.namespace, self.other])
+        self._jobs: dict[str, Raw] = {}
+
+    async def start(self) -> None:
+        await self._database.fetch(b"SELECT soloist.take_epoch(%s, 1)", [self._shard])
+
+    async def add_job(self, name: str) -> Raw:
+        metadata = {"namespace": self.namespace, "name": name}
+        self._jobs[name] = {"kind": "ScheduledJob", "metadata": metadata, "spec": SPEC}
+        await self._apply()
+        made = await self.store.read_job(self.namespace, name)
+        assert made is not None
+        return made
+
+    async def remove_job(self, name: str) -> None:
+        del self._jobs[name]
+        await self._apply()
+
+    async def _apply(self) -> None:
+        specs = RowSpecs(self._database, shard=self._shard, writer="me")
+        await specs.apply(list(self._jobs.values()), kinds=["ScheduledJob"], epoch=1)
+
+
+World = FakeWorld | KubeWorld | RowWorld
 Enter = Callable[[Callable[[World], Awaitable[None]]], None]
 
 
@@ -75,11 +108,20 @@ async def _kube_world(kubeconfig: str) -> AsyncIterator[KubeWorld]:
         await api.close()
 
 
-@pytest.fixture(params=["in memory", pytest.param("real", marks=pytest.mark.cluster)])
+@pytest.fixture(params=["in memory", "rows", pytest.param("real", marks=pytest.mark.cluster)])
 def enter(request: pytest.FixtureRequest) -> Enter:
     """Runs a test's coroutine in a fresh world."""
     if request.param == "in memory":
         return lambda body: asyncio.run(body(FakeWorld()))  # type: ignore[arg-type]
+    if request.param == "rows":
+        dsn = request.getfixturevalue("queue_database").dsn()
+
+        async def in_rows(database: Database, body: Callable[[World], Awaitable[None]]) -> None:
+            world = RowWorld(database)
+            await world.start()
+            await body(world)
+
+        return lambda body: with_database(dsn, lambda database: in_rows(database, body))
     cluster = request.getfixturevalue("control_plane")
     kubeconfig = str(cluster.kubeconfig(request.getfixturevalue("tmp_path") / "kubeconfig"))
 

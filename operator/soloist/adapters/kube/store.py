@@ -17,6 +17,7 @@ from urllib.parse import quote
 from soloist.adapters.kube.answers import Clash, Expired, NotFound, Refusal
 from soloist.adapters.kube.api import JSON, MERGE_PATCH, KubeApi
 from soloist.domain.errors import TransientError
+from soloist.domain.merge_patch import merged
 from soloist.ports import AlreadyExists, Conflict, Gone, Listing, Raw, Refused, Written
 
 GROUP = "soloist.dev"
@@ -49,19 +50,6 @@ def slim(obj: Raw) -> Raw:
             {key: entry[key] for key in ("time", "subresource") if key in entry} for entry in metadata["managedFields"]
         ]
     return obj
-
-
-def merged(old: Any, patch: Any) -> Any:
-    """A JSON merge patch applied (RFC 7386): objects are merged, null removes, everything else replaces."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result = dict(old) if isinstance(old, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
 
 
 async def list_all(api: KubeApi, paths: Sequence[str], *, selector: str = "") -> Listing:

@@ -30,7 +30,12 @@ class BoundedDatabase:
         self.name = url.name
         # Of several hosts the one that takes writes, unless the URL says otherwise.
         several = {"target_session_attrs": "read-write"} if "," in url.libpq.get("host", "") else {}
-        self._settings: dict[str, Any] = {"application_name": program, **several, **url.libpq}
+        self._settings: dict[str, Any] = {
+            "application_name": program,
+            **several,
+            **url.libpq,
+            "client_encoding": "UTF8",
+        }
         self._kept: _Connection | None = None
 
     def fetch(self, query: bytes, values: Values, *, timeout: float) -> list[Row]:

@@ -72,7 +72,11 @@ class Listener:
         connection = await self._database.apart()
         try:
             await connection.execute(f"LISTEN {CHANNEL}".encode())
-            await self._hear_itself(connection)
+            if not await hears_itself(self._database, connection, CHANNEL):
+                raise PermanentError(
+                    f"{self._database.name} delivers no notifications, so poll.listen is of no use and rows wait for the next "
+                    "look: a pooler in transaction mode lies in between. Name the server itself in the URL, or take poll.listen out."
+                )
             woken: list[str] = []
             while True:
                 self._newcomer, queues = False, sorted(self._heard)
@@ -93,20 +97,19 @@ class Listener:
             if queue in self._heard:
                 self._heard[queue][0]()
 
-    async def _hear_itself(self, connection: Connection) -> None:
-        nonce = secrets.token_hex(8)
-        await self._database.fetch(b"SELECT pg_catalog.pg_notify(%s, %s)", (CHANNEL, nonce))
-        async for notice in connection.notifies(timeout=ANSWER):
-            if notice.payload == nonce:
-                return
-        raise PermanentError(
-            f"{self._database.name} delivers no notifications, so poll.listen is of no use and rows wait for the next look: "
-            "a pooler in transaction mode lies in between. Name the server itself in the URL, or take poll.listen out."
-        )
-
     async def _pass_on(self, connection: Connection) -> None:
         """For ``SAY_AGAIN`` seconds, or until another queue wants to be told."""
         until = asyncio.get_running_loop().time() + SAY_AGAIN
         while not self._newcomer and asyncio.get_running_loop().time() < until:
             async for notice in connection.notifies(timeout=1.0):
                 self._wake([notice.payload])
+
+
+async def hears_itself(database: Database, connection: Connection, channel: str) -> bool:
+    """Whether notices come through to ``connection``, which listens. Behind a pooler in transaction mode none do."""
+    nonce = secrets.token_hex(8)
+    await database.fetch(b"SELECT pg_catalog.pg_notify(%s, %s)", (channel, nonce))
+    async for notice in connection.notifies(timeout=ANSWER):
+        if notice.payload == nonce:
+            return True
+    return False
