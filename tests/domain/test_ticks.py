@@ -113,9 +113,9 @@ def test_while_nothing_may_start_each_tick_is_let_go_at_its_time(reason: Reason,
 
 def test_what_a_person_starts_ignores_suspend_but_not_the_pause_of_the_fleet() -> None:
     job = a_job(suspend=True)
-    assert closed(job, spec_of(job), False) is Reason.SUSPENDED
-    assert closed(job, spec_of(job), False, person=True) is None
-    assert closed(job, spec_of(job), True, person=True) is Reason.FLEET_PAUSED
+    assert closed(job, spec_of(job), False, NOON) is Reason.SUSPENDED
+    assert closed(job, spec_of(job), False, NOON, person=True) is None
+    assert closed(job, spec_of(job), True, NOON, person=True) is Reason.FLEET_PAUSED
 
 
 class TestSince:

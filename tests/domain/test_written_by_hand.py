@@ -7,6 +7,7 @@ import pytest
 
 from soloist.domain import protocol
 from soloist.domain.books import account
+from soloist.domain.conditions import conditions, says_what_is
 from soloist.domain.gate import still_auto_paused
 from soloist.domain.instants import stamp
 from soloist.domain.parsing import parse_job, parse_run
@@ -106,3 +107,36 @@ def test_what_a_deleted_lease_left_is_settled_by_whoever_holds_the_next_one(uid:
     step = protocol.decide(a_view(status=recorded(EPOCH - 1), run=run))
     assert isinstance(step, WriteRun)
     assert step.phase == "Unknown"
+
+
+def test_an_entry_of_no_run_and_no_term_is_accounted_for_and_leaves() -> None:
+    view = a_view(status=recorded(2**63 - 1))
+    (entry,) = view.job.active
+    assert account(view, WriteJob(drop=("r",)), [(entry, None)])["lastResult"] == "Cancelled"
+
+
+def test_a_watermark_that_lies_ahead_is_said_with_what_to_write() -> None:
+    view = a_view(status={"watermark": "2999-01-01T00:00:00Z"})
+    scheduled = next(c for c in conditions(view, view.job.status) if c["type"] == "Scheduled")
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "DecidedAhead")
+    assert "--subresource=status" in scheduled["message"]
+    soon = a_view(status={"watermark": stamp(NOON + timedelta(seconds=2))})
+    assert says_what_is(a_view(status={"conditions": conditions(soon, {})})), (
+        "recorded ahead of its time, as it should be"
+    )
+
+
+def test_a_schedule_that_has_been_so_since_the_future_has_been_so_since_now() -> None:
+    observed = {"schedule": "@hourly", "timeZone": "UTC", "daylightSaving": "Shift", "suspend": False}
+    view = a_view(status={"observedSchedule": {**observed, "since": "2999-01-01T00:00:00Z"}})
+    assert view.observed.since == NOON, "nothing before that runs, and everything after it does"
+    assert view.planned.upcoming is not None
+    assert view.planned.upcoming.at == NOON + timedelta(hours=1)
+
+
+def test_a_run_for_a_job_that_was_deleted_is_not_launched_for_another_of_its_name() -> None:
+    run = {"metadata": RUN["metadata"], "spec": {"scheduledJobName": "sweep", "scheduledJobUID": "of-another"}}
+    step = protocol.decide(a_view(status={"watermark": stamp(NOON)}, run=run))
+    assert isinstance(step, WriteRun)
+    assert (step.phase, step.reason) == ("Skipped", "NoSuchJob")
+    assert "of-another" in step.message

@@ -42,7 +42,7 @@ def account(view: View, step: WriteJob, ended: list[tuple[Entry, Run | None]]) -
         recent = push(recent, str(line.reason), line.first, line.last, line.count, line.message)
     for entry, run in ended:
         deleted = view.remembered(entry.uid).settled or Phase.CANCELLED
-        phase, at = (run.phase if run is not None else deleted), _moment(entry, run)
+        phase, at = (run.phase if run is not None else deleted), _moment(view, entry, run)
         failures = _count(counters, phase, failures)
         result = run.reason if run is not None and phase is Phase.SKIPPED and run.reason else str(phase)
         recent = push(recent, result, at, at, 1, "")
@@ -98,7 +98,7 @@ def push(recent: list[Line], result: str, first: datetime, last: datetime, count
     return [*recent, line | ({"message": message} if message else {})][-RECENT:]
 
 
-def _moment(entry: Entry, run: Run | None) -> datetime:
+def _moment(view: View, entry: Entry, run: Run | None) -> datetime:
     if entry.tick is not None:
         return entry.tick
-    return run.created if run is not None else datetime.fromtimestamp(entry.epoch / 1e6).astimezone()
+    return run.created if run is not None else entry.launch_at or view.now

@@ -10,10 +10,13 @@ from typing import Any
 
 from soloist.domain.gate import fleet_pause_of, told_closed, told_scheduled
 from soloist.domain.instants import stamp
-from soloist.domain.ticks import Reason
+from soloist.domain.runs import Job
+from soloist.domain.ticks import Reason, decided_ahead
 from soloist.domain.view import View
 
 ORDER = {"Valid": 0, "Scheduled": 1, "Healthy": 2}
+
+DECIDED_AHEAD = "DecidedAhead"
 
 Patch = dict[str, Any]
 
@@ -59,7 +62,9 @@ def says_what_is(view: View) -> bool:
 
 
 def _scheduled(view: View) -> tuple[str, str, str]:
-    reason = view.shut
+    reason, ahead = view.shut, decided_ahead(view.job, view.now)
+    if reason is None and ahead is not None:
+        return "False", DECIDED_AHEAD, decided_ahead_words(view.job, ahead)
     if reason is None:
         return "True", "Scheduled", "Ticks are launched at their times."
     sentences = {
@@ -68,6 +73,15 @@ def _scheduled(view: View) -> tuple[str, str, str]:
         "FleetPaused": fleet_pause_of(view.lease),
     }
     return "False", str(reason), sentences[str(reason)]
+
+
+def decided_ahead_words(job: Job, ahead: datetime) -> str:
+    """What it means, and how to go on from now."""
+    return (
+        f"status.watermark is {stamp(ahead)}, and every time up to there counts as decided: nothing is launched before. If a clock"
+        f" was wrong, write the present time there: kubectl patch sj {job.name} -n {job.namespace} --subresource=status --type=merge"
+        """ -p '{"status":{"watermark":"'$(date -u +%FT%TZ)'"}}'"""
+    )
 
 
 def merge_conditions(

@@ -7,19 +7,17 @@ only by an action that is going on and by *earlier* runs; else two waiting ones 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from soloist.domain.instants import CLOCKS_DIFFER
 from soloist.domain.runs import Job, Run
 from soloist.domain.spec import ConcurrencyPolicy, Spec
 from soloist.domain.ticks import Reason
 
 MOST_ACTIVE = 50
 """Runs of one job at one time, under Allow too: one job must not take the connections of all, nor outgrow its status."""
-
-CLOCKS_DIFFER = timedelta(minutes=1)
-"""A resume may lie so far ahead, written by a clock that is; one further ahead resumes nothing until its time comes."""
 
 
 class Standing(StrEnum):
@@ -94,7 +92,7 @@ def still_auto_paused(job: Job, now: datetime) -> bool:
 
 
 def resumed_by(job: Job, now: datetime) -> datetime | None:
-    """When a person last resumed it, if that time has come."""
+    """When a person last resumed it, if that time has come, or is near: it may be of a clock that is ahead."""
     return job.resumed_at if job.resumed_at is not None and job.resumed_at <= now + CLOCKS_DIFFER else None
 
 

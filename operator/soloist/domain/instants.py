@@ -1,10 +1,13 @@
 """Times as the API server writes and reads them: RFC 3339, UTC."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 """Room on both sides for arithmetic; a time outside is taken for none."""
+
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""What lies further ahead than this was written by no clock that anybody should follow."""
 
 
 def parse_time(text: Any) -> datetime | None:

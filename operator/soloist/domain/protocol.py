@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from soloist.domain import adoption, launching, outcomes, recording, settling
-from soloist.domain.gate import CLOCKS_DIFFER, Standing
+from soloist.domain.gate import Standing
+from soloist.domain.instants import CLOCKS_DIFFER
 from soloist.domain.steps import Step, Stop, Wait
 from soloist.domain.ticks import LATE
 from soloist.domain.view import View, held_until, launch_at, standing

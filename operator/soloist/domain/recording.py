@@ -11,6 +11,7 @@ from soloist.domain import settling
 from soloist.domain.actions import JobAction, kind_of, ledger_of
 from soloist.domain.gate import Verdict, blockers, closed, judge
 from soloist.domain.launching import has_right, is_patient
+from soloist.domain.orphaned import NO_SUCH_JOB
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy
 from soloist.domain.steps import CreateRun, Prepare, Step, TakeOver, WriteJob, WriteRun
@@ -117,8 +118,11 @@ def record_person(view: View) -> Step | None:
         return None
     waiting = (r for r in view.runs if not r.scheduled and not r.phase.final and view.job.entry(r.uid) is None)
     for run in sorted(waiting, key=lambda r: r.order):
-        if run.deleting or run.job_uid not in (None, view.job.uid) or run.phase is not Phase.PENDING:
+        if run.deleting or run.phase is not Phase.PENDING:
             continue
+        if run.job_uid not in (None, view.job.uid):
+            message = f"It is for a ScheduledJob {run.job_name} that was deleted (uid {run.job_uid}); another has its name now."
+            return WriteRun(run=run, phase=Phase.SKIPPED, reason=NO_SUCH_JOB, message=message)
         shut = closed(view.job, view.spec, view.fleet_paused, view.now, person=True)
         if shut is not None:
             return WriteRun(run=run, phase=Phase.SKIPPED, reason=shut)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from soloist.domain.instants import CLOCKS_DIFFER
 from soloist.domain.jitter import jitter
 from soloist.domain.runs import Job, Observed
 from soloist.domain.schedule import DaylightSaving, parse_schedule
@@ -73,14 +74,15 @@ class Plan:
 
 def observe(job: Job, spec: Spec, now: datetime) -> Observed:
     """What is observed now. ``since`` stays where it was unless schedule, zone, policy or suspend really changed."""
-    if job.observed is not None and job.observed.same_as(spec):
+    spoiled = job.observed is not None and job.observed.since > now + CLOCKS_DIFFER
+    if job.observed is not None and job.observed.same_as(spec) and not spoiled:
         return job.observed
     return Observed(
         schedule=spec.schedule_text,
         time_zone=spec.time_zone,
         daylight_saving=str(spec.daylight_saving),
         suspend=spec.suspend,
-        since=_changed_at(job, now),
+        since=now if spoiled else _changed_at(job, now),
     )
 
 
@@ -91,6 +93,14 @@ def _changed_at(job: Job, now: datetime) -> datetime:
     known = job.edited if job.edited is not None else now
     floor = job.observed.since if job.observed is not None else job.created
     return max(min(known, now), floor)
+
+
+def decided_ahead(job: Job, now: datetime) -> datetime | None:
+    """The watermark, where it lies in the future: written by hand, or under a clock that was set back since.
+
+    It never goes back by itself, so until its time comes nothing of the schedule runs, and people must be told.
+    """
+    return job.watermark if job.watermark is not None and job.watermark > now + CLOCKS_DIFFER else None
 
 
 def base(job: Job, observed: Observed) -> datetime:

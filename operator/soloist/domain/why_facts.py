@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from soloist.domain.conditions import DECIDED_AHEAD, decided_ahead_words
 from soloist.domain.gate import closed, still_auto_paused
 from soloist.domain.holder_pod import published
 from soloist.domain.instants import parse_time
@@ -13,7 +14,7 @@ from soloist.domain.lease import HOLDER_POD, LeaseRecord
 from soloist.domain.parsing import parse_run
 from soloist.domain.runs import Job, Observed, Run
 from soloist.domain.spec import Invalid, Spec
-from soloist.domain.ticks import Reason, observe
+from soloist.domain.ticks import Reason, decided_ahead, observe
 from soloist.domain.wall_time import away, span
 
 DOUBT = timedelta(seconds=5)
@@ -141,6 +142,8 @@ def obstacles(facts: Facts) -> Iterator[Obstacle]:
     if refused is not None:
         yield Obstacle(reason="Invalid", what=refused.message, do="Nothing is launched until the spec is mended.")
     yield from pauses(facts)
+    if (ahead := decided_ahead(job, facts.now)) is not None:
+        yield Obstacle(reason=DECIDED_AHEAD, what=decided_ahead_words(job, ahead))
     if facts.lease_unknown:
         yield Obstacle(reason="LeaderNotKnown", what=f"Whether a controller leads is not known: {facts.lease_unknown}")
     elif absence := leader_absence(facts.lease, facts.now):

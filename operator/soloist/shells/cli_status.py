@@ -8,6 +8,7 @@ from typing import Any
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.store import KubeStore
+from soloist.domain.conditions import DECIDED_AHEAD
 from soloist.domain.gate import still_auto_paused
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.lease import LeaseRecord
@@ -87,7 +88,11 @@ def problems(facts: Facts) -> Iterator[Obstacle]:
     job, now = facts.job, facts.now
     found = [each for each in obstacles(facts) if each.reason not in _OF_THE_FLEET]
     paused_itself = still_auto_paused(job, now)
-    yield from (each for each in found if each.reason == "Invalid" or (each.reason == "Paused" and paused_itself))
+    yield from (
+        each
+        for each in found
+        if each.reason in ("Invalid", DECIDED_AHEAD) or (each.reason == "Paused" and paused_itself)
+    )
     failures, result = int(job.status.get("consecutiveFailures") or 0), job.status.get("lastResult")
     why = f"kubectl soloist why {facts.named}"
     if result in (Phase.UNKNOWN, Phase.INTERRUPTED):
