@@ -117,8 +117,17 @@ def test_the_command_says_what_it_would_do_does_it_and_says_when_nothing_is_left
         ((), 2, "Name the database: --database postgresql://user@host/name, or SOLOIST_DATABASE."),
         (("--dry-run", "--sql"), 2, "Write --dry-run or --sql, not both."),
         (("--database", "postgresql://u:secret@127.0.0.1:1/x"), 1, "The database cannot be reached: "),
-        (("--database", "postgresql://u:secret@[/x"), 1, "The database's connection string cannot be read"),
-        (("--database", "nonsense://u:secret@h/x"), 1, "The database's connection string cannot be read"),
+        (("--database", "postgresql://u:secret@[/x"), 1, "The database URL's host cannot be read"),
+        (
+            ("--database", "nonsense://u:secret@h/x"),
+            1,
+            "The database URL begins with nonsense://, which is not PostgreSQL's",
+        ),
+        (
+            ("--database", "postgresql://u:secret@h/x?sslmodus=require"),
+            1,
+            'a parameter "sslmodus", which is not known: write sslmode.',
+        ),
     ],
 )
 def test_what_cannot_be_done_is_a_sentence_without_the_password(
@@ -128,6 +137,10 @@ def test_what_cannot_be_done_is_a_sentence_without_the_password(
     assert exit_code == code
     assert said in output
     assert "secret" not in output
+
+
+def test_the_url_that_an_application_on_prisma_has_is_taken(database: Database) -> None:
+    assert run("--database", f"{database.dsn()}?schema=public&pgbouncer=true")[1].startswith("Applied:\n")
 
 
 def test_an_unreachable_database_is_worth_another_try() -> None:

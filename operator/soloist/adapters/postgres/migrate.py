@@ -15,7 +15,9 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
+from soloist.adapters.postgres.url import database_url
 from soloist.domain.errors import PermanentError, TransientError
 
 # One number for everybody who migrates; any would do that nobody else uses.
@@ -125,9 +127,11 @@ _RECORD = "INSERT INTO soloist.migrations (version, name, checksum) VALUES (%s, 
 
 @contextmanager
 def _connected(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection whose errors are ours; nothing is prepared, so that it works behind a transaction pooler."""
+    """By Prisma's URL or libpq's; its errors are ours. Nothing is prepared, so that it works behind a transaction pooler."""
+    url = database_url(conninfo)
     try:
-        connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None, connect_timeout=10)
+        where = make_conninfo(**url.libpq)
+        connection = psycopg.connect(where, autocommit=True, prepare_threshold=None, connect_timeout=10)
     except psycopg.ProgrammingError as error:
         raise PermanentError(
             "The database's connection string cannot be read: write postgresql://user@host/name."
