@@ -474,7 +474,9 @@ def test_an_endpoint_that_is_away_is_left_alone_and_its_rows_use_no_attempts(awa
             for _ in range(3):
                 assert isinstance(await deliverer.deliver(to(receiver)), Failed)
             back = await deliverer.deliver(to(receiver))
-            assert back == PutBack(claim=to(receiver), retry_in=timedelta(seconds=7.5))
+            assert back == PutBack(
+                claim=to(receiver), retry_in=timedelta(seconds=7.5), shut_for=timedelta(seconds=5), for_all=False
+            )
             assert isinstance(await deliverer.deliver(to(other)), Done)
             assert len(receiver.requests) == 3
             bench.boottime = 5.0

@@ -167,6 +167,37 @@ def test_where_the_database_cannot_leave_a_key_out_its_rows_go_back_for_a_while_
     run(body())
 
 
+@pytest.mark.parametrize("for_all", [True, False])
+def test_rows_of_an_endpoint_that_is_shut_are_left_where_they_are(for_all: bool) -> None:
+    """Of all rows where there is one endpoint, else of those of its key; the first that gets through ends it."""
+
+    async def body() -> None:
+        async with scene() as it:
+            opens, shut = 100.0, it.add(400, endpoint="shut")
+
+            async def act(claim: Claim) -> Settled:
+                if claim.columns["endpoint"] == "shut" and now() < opens:
+                    wait = timedelta(seconds=20)
+                    return PutBack(claim=claim, retry_in=wait, shut_for=wait, for_all=for_all)
+                return Done(claim=claim)
+
+            concurrency = Concurrency(per_worker=64) if for_all else PER_ENDPOINT
+            worker = it.worker(act, queue_spec(concurrency=concurrency))
+            await asyncio.sleep(10.0)
+            other = it.add(10, endpoint="open")
+            await asyncio.sleep(5.0)
+            assert {row.state for row in other} == ({"waiting"} if for_all else {"done"})
+            await it.until(lambda: now() >= opens)
+            tried = sum(claim.columns["endpoint"] == "shut" for at, claim in worker.handler.started if at < opens)
+            assert tried <= 5 * 64, "a handful each time that it may have opened, and not all four hundred"
+            assert {row.attempt for row in shut} == {1}
+            began = now()
+            await it.finished()
+            assert now() - began < 45.0
+
+    run(body())
+
+
 def test_a_key_counts_what_is_in_hand_and_not_what_a_dead_worker_left() -> None:
     async def body() -> None:
         async with scene() as it:

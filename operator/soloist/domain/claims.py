@@ -63,11 +63,14 @@ class Parked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutBack:
     """Untried: no attempt used. ``retry_in`` is how long nobody shall take it, on the database's clock: nothing, and another
-    worker takes it at once; longer where its endpoint is not to be asked for now (an open breaker).
+    worker takes it at once; longer where its endpoint is not to be asked for now (an open breaker). ``shut_for`` is how long
+    no other row of that endpoint could be tried here either, which with ``for_all`` is that of every row.
     """
 
     claim: Claim
     retry_in: timedelta = timedelta(0)
+    shut_for: timedelta = timedelta(0)
+    for_all: bool = False
 
 
 Settled = Done | Failed | Parked | PutBack

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from soloist.domain.claims import Claim, Settled
+from soloist.domain.claims import Claim, PutBack, Settled
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import QueueSpec
 from soloist.domain.unfinished import faulty, over_limit, stopped, untried
@@ -108,8 +108,10 @@ class Handlers:
 
     def _over(self, held: Held, task: "asyncio.Task[Settled]", seconds: float) -> None:
         following = self._hand.ended(held)
+        broke = task.cancelled() or task.exception() is not None
+        self._rest_or_rouse(held, None if broke else task.result())
         if not held.given_up and held.outcome is None:
-            if task.cancelled() or task.exception() is not None:
+            if broke:
                 self._completions.offer(held, stopped(self._spec, held.claim))
             else:
                 self._report.delivered(self._name, task.result(), seconds)
@@ -118,3 +120,10 @@ class Handlers:
             self._start(following)
         if not self._hand.running:
             self._idle.set()
+
+    def _rest_or_rouse(self, held: Held, outcome: Settled | None) -> None:
+        if not isinstance(outcome, PutBack):
+            self._hand.rouse(held)
+        elif outcome.shut_for:
+            until = self._clock.boottime() + outcome.shut_for.total_seconds()
+            self._hand.rest(held, until, for_all=outcome.for_all)

@@ -3,6 +3,9 @@
 One place knows them all, so that nothing is counted twice or forgotten: a claim waits for its key, runs, or has an outcome
 that is being written; as long as it is here its lease is renewed, and when it leaves, it is over. What is here is bounded:
 claims that run by the queue's concurrency, and all of them by ``bound``, so outcomes that cannot be written hold up claiming.
+
+A key whose endpoint is shut rests for as long, and where all rows go to one endpoint the whole queue does: to claim its
+rows would only move them from hand to hand. Whatever else comes of a row of it ends the rest.
 """
 
 import asyncio
@@ -17,6 +20,10 @@ from soloist.domain.queue_spec import Concurrency
 
 BUFFERED_PER_SLOT = 3
 """Outcomes that may wait to be written for each row that may run."""
+
+
+MOST_RESTING = 100
+"""Keys that rest at the same time: a claim looks through them for each row."""
 
 
 class Place(Enum):
@@ -54,6 +61,7 @@ class InHand:
         self._held: dict[int, Held] = {}
         self._running: Counter[str | None] = Counter()
         self._waiting: dict[str | None, deque[Held]] = {}
+        self._resting: dict[str | None, float] = {}
         self._changed = changed
 
     def __len__(self) -> int:
@@ -80,11 +88,29 @@ class InHand:
         """Places for claims whose outcome may have to wait to be written."""
         return self._bound - len(self._held)
 
-    def full_keys(self) -> Collection[str]:
-        """Keys of which no further row is wanted: as many run as may, and the next ones wait already."""
+    @property
+    def rests_until(self) -> float:
+        """The CLOCK_BOOTTIME until which no row of the queue is wanted."""
+        return self._resting.get(None, float("-inf"))
+
+    def full_keys(self, now: float) -> Collection[str]:
+        """Keys of which no further row is wanted: as many run as may, and the next ones wait already; or they rest."""
+        self._resting = {key: until for key, until in self._resting.items() if until > now}
         if self._per_key is None:
             return ()
-        return [key for key in self._running if key is not None and not self._wanted(key)]
+        full = {key for key in self._running if key is not None and not self._wanted(key)}
+        return full.union(key for key in self._resting if key is not None)
+
+    def rest(self, held: Held, until: float, *, for_all: bool) -> None:
+        """No row of its key, or none at all, is wanted before that CLOCK_BOOTTIME."""
+        if for_all or (held.key is not None and len(self._resting) < MOST_RESTING):
+            self._resting.setdefault(None if for_all else held.key, until)
+
+    def rouse(self, held: Held) -> None:
+        """A row of its key was tried, so others may be."""
+        if self._resting:
+            self._resting.pop(held.key, None)
+            self._resting.pop(None, None)
 
     def take(self, claim: Claim, sent: float) -> Held:
         """Hold a new claim."""

@@ -111,7 +111,7 @@ class QueueWorker:
         until, patience = now + TURN, now + self._pace.least
         while now < until:
             asked = 0 if self._closing else how_many(free=self._hand.free, room=self._hand.room)
-            moment = float("-inf") if self._woken else self._next
+            moment = max(float("-inf") if self._woken else self._next, self._hand.rests_until)
             if not enough(asked, slots=self._hand.slots):
                 moment = max(moment, patience)
             if asked and moment <= now:
@@ -128,6 +128,6 @@ class QueueWorker:
         limit = self._hand.lease.call_limit
         try:
             async with asyncio.timeout(limit):
-                return await self._rows.claim(asked, without=self._hand.full_keys())
+                return await self._rows.claim(asked, without=self._hand.full_keys(self._clock.boottime()))
         except TimeoutError as error:
             raise TransientError(f"the database did not answer a claim within {limit:g} s") from error

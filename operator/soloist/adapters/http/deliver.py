@@ -96,7 +96,9 @@ class HttpDeliverer:
         endpoints, known_as = self._world.endpoints, (self._fixed, endpoint.url)
         answer = endpoints.ask(known_as)
         if answer.gate is Gate.LATER:
-            return PutBack(claim=claim, retry_in=timedelta(seconds=answer.wait * (1 + self._world.drawn())))
+            wait = timedelta(seconds=answer.wait)
+            later = wait * (1 + self._world.drawn())
+            return PutBack(claim=claim, retry_in=later, shut_for=wait, for_all=self._fixed)
         if answer.gate is Gate.GONE:
             return self._settled(claim, endpoint_stopped())
         heard, asked = Bearing.UNASKED, None
