@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from soloist.adapters.clock import SystemClock
+from soloist.domain.actions import KeyRef
 from soloist.domain.queue_name import FoundQueues, QueueName
-from soloist.shells.worker import HUNG, Worker
+from soloist.domain.queue_spec import DatabaseRef
+from soloist.shells.queue_work import HUNG, QueueWork
+from soloist.shells.worker import Worker
 from soloist.shells.worker_settings import load
 from tests.loops.queue_world import queue_spec
 
@@ -32,15 +38,24 @@ def worker(tmp_path: Path) -> Worker:
     return Worker(load({"files": (str(tmp_path),)}, {}))
 
 
-def test_a_claim_loop_that_has_not_gone_round_for_a_lease_is_named(worker: Worker) -> None:
-    now = worker._clock.boottime()
-    worker._queues = Queues(fine=now, slow=now - 50, hung=now - 61)  # type: ignore[assignment]
-    well, sentence = worker._loops_turn()
+@pytest.fixture
+def work() -> QueueWork:
+    async def nothing(_: object, __: KeyRef | DatabaseRef) -> Any:
+        raise AssertionError("no queue is opened here")
+
+    registry = CollectorRegistry()
+    return QueueWork(load({}, {}), SystemClock(), AsyncExitStack(), registry, read_key=nothing, read_url=nothing)
+
+
+def test_a_claim_loop_that_has_not_gone_round_for_a_lease_is_named(work: QueueWork) -> None:
+    now = work._clock.boottime()
+    work._queues = Queues(fine=now, slow=now - 50, hung=now - 61)  # type: ignore[assignment]
+    well, sentence = work.loops_turn()
     assert not well
     assert "shop/hung for 61 s" in sentence
     assert "slow" not in sentence
-    worker._queues = Queues(fine=now, slow=now - 50)  # type: ignore[assignment]
-    assert worker._loops_turn() == (True, "2 queues go round")
+    work._queues = Queues(fine=now, slow=now - 50)  # type: ignore[assignment]
+    assert work.loops_turn() == (True, "2 queues go round")
     assert HUNG < 60
 
 
@@ -53,8 +68,8 @@ def test_whoever_has_heard_nothing_of_workqueues_for_long_is_unwell(worker: Work
     assert worker._queues_are_followed()[0]
 
 
-def test_it_is_ready_when_the_first_list_is_through_be_it_empty(worker: Worker) -> None:
-    worker._queues = Queues()  # type: ignore[assignment]
-    assert worker._queues_are_known() == (False, "the first list is not through")
-    worker._told(FoundQueues())
-    assert worker._queues_are_known() == (True, "0 queues")
+def test_it_is_ready_when_the_first_list_is_through_be_it_empty(work: QueueWork) -> None:
+    work._queues = Queues()  # type: ignore[assignment]
+    assert work.are_known() == (False, "the first list is not through")
+    work.follow(FoundQueues())
+    assert work.are_known() == (True, "0 queues")

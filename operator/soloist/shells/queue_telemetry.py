@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled, Verdict
 from soloist.domain.queue_name import QueueName
@@ -26,7 +26,6 @@ class QueueMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        ProcessCollector(registry=registry)
         self.claimed = _counter(registry, "claimed", "Rows claimed.")
         self.attempts = _counter(
             registry, "attempts", "Attempts that ended, by result: done, failed, parked.", "result"

@@ -8,41 +8,29 @@ server is imported only where WorkQueues come from one, and kopf never is: a wor
 import asyncio
 import logging
 import os
-import random
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.files.queue_files import QueueFiles
-from soloist.adapters.http.deliver import World
-from soloist.adapters.http.endpoints import Endpoints
-from soloist.adapters.http.exchanges import Exchanges
-from soloist.adapters.http.trust import TrustStore
 from soloist.adapters.sealed import ReadKey, Sealed
-from soloist.domain.addresses import AddressRules
 from soloist.domain.errors import PermanentError
-from soloist.domain.public_addresses import rules_for_data
-from soloist.domain.queue_name import FoundQueues, QueueName
+from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import DatabaseRef
 from soloist.loops.queue_ports import QueueSource
-from soloist.loops.queues import Queues
 from soloist.shells.child import ExitCode
 from soloist.shells.garbage import collect_seldom
 from soloist.shells.health import health_server
 from soloist.shells.own_pod import pod_name
-from soloist.shells.queue_opener import Opener
-from soloist.shells.queue_telemetry import QueueMetrics, QueueReporter
+from soloist.shells.queue_work import QueueWork
 from soloist.shells.telemetry import start_logging
 from soloist.shells.variables import warn
 from soloist.shells.worker_settings import WorkerSettings
 
 _log = logging.getLogger("soloist.worker")
-
-HUNG = 30.0
-"""Seconds without a turn of a claim loop after which the process is unwell; or a lease, if that is longer."""
 
 
 def run(settings: WorkerSettings) -> int:
@@ -60,10 +48,9 @@ class Worker:
         self._settings = settings
         self._clock = SystemClock()
         self._born = self._clock.boottime()
-        self._metrics = QueueMetrics(CollectorRegistry())
-        self._report = QueueReporter(self._metrics, self._running)
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
         self._heard: Callable[[], float] = self._clock.boottime
-        self._found = False
         self._stopping = asyncio.Event()
 
     async def main(self) -> int:
@@ -76,45 +63,26 @@ class Worker:
                 health_server(
                     address=self._settings.health_address,
                     port=self._settings.health_port,
-                    alive={"loops": self._loops_turn, "queues": self._queues_are_followed},
-                    ready={"queues": self._queues_are_known},
-                    registry=self._metrics.registry,
+                    alive={"loops": self._work.loops_turn, "queues": self._queues_are_followed},
+                    ready={"queues": self._work.are_known},
+                    registry=self._registry,
                 )
             )
             _log.info("started", extra={"health_port": port, "worker": pod_name()})
-            following = loop.create_task(source.run(self._told))
+            following = loop.create_task(source.run(self._work.follow))
             following.add_done_callback(self._ended)
             await self._stopping.wait()
             _log.info("going away")
             following.remove_done_callback(self._ended)
             following.cancel()
-            await self._queues.close(self._settings.grace)
+            await self._work.close(self._settings.grace)
         return ExitCode.DONE
 
     def _build(self, stack: AsyncExitStack) -> QueueSource:
         settings, clock = self._settings, self._clock
         source, read_key = self._from_files() if settings.files else self._from_cluster(stack)
-        exchanges = Exchanges(
-            for_specs=AddressRules(allowed=settings.http_allow, denied=settings.http_deny),
-            for_data=rules_for_data(allowed=settings.data_allow, denied=settings.data_deny),
-        )
-        stack.push_async_callback(exchanges.close)
-        world = World(
-            endpoints=Endpoints(boottime=clock.boottime),
-            read_key=read_key,
-            trust=TrustStore(),
-            now=clock.now,
-            drawn=random.random,
-        )
-        opener = Opener(
-            read_url=self._url_reader(read_key),
-            world=world,
-            exchanges=exchanges,
-            clock=clock,
-            worker=pod_name(),
-            report=self._report,
-        )
-        self._queues = Queues(opener, clock=clock, report=self._report, drawn=random.random)
+        read_url = self._url_reader(read_key)
+        self._work = QueueWork(settings, clock, stack, self._registry, read_key=read_key, read_url=read_url)
         return source
 
     def _from_files(self) -> tuple[QueueSource, ReadKey]:
@@ -147,18 +115,9 @@ class Worker:
 
         return read
 
-    def _told(self, found: FoundQueues) -> None:
-        self._found = True
-        self._report.unusable(dict(found.invalid))
-        self._queues.follow(found.valid)
-
     def worked(self) -> int:
         """How many queues are worked now, or are being opened."""
-        return len(self._queues.units)
-
-    def _running(self, name: QueueName) -> int:
-        unit = self._queues.units.get(name)
-        return unit.running if unit is not None else 0
+        return self._work.worked()
 
     def _ended(self, task: "asyncio.Task[object]") -> None:
         """A worker that hears no more of its queues is of no use: the process ends as failed, so that somebody sees it."""
@@ -166,17 +125,7 @@ class Worker:
         logging.shutdown()
         os._exit(ExitCode.FAILED)
 
-    def _loops_turn(self) -> tuple[bool, str]:
-        now = self._clock.boottime()
-        silent = {name: now - unit.progressed for name, unit in self._queues.units.items()}
-        limits = {name: max(HUNG, unit.spec.lease.total_seconds()) for name, unit in self._queues.units.items()}
-        hung = [f"{name} for {silent[name]:.0f} s" for name in silent if silent[name] > limits[name]]
-        return not hung, f"these have not gone round: {', '.join(hung)}" if hung else f"{len(silent)} queues go round"
-
     def _queues_are_followed(self) -> tuple[bool, str]:
         age = self._clock.boottime() - max(self._heard(), self._born)
         limit = self._settings.staleness_limit
         return age < limit, f"WorkQueues were last heard of {age:.0f} s ago (limit {limit:.0f} s)"
-
-    def _queues_are_known(self) -> tuple[bool, str]:
-        return self._found, f"{self.worked()} queues" if self._found else "the first list is not through"

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -105,7 +105,12 @@ class Embedded:
         if not self._data.exists():
             self._init()
         settings = [MARK, "listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
-        argv = [self._programs / "postgres", "-D", self._data, *(part for each in settings for part in ("-c", each))]
+        argv: list[str | Path] = [
+            self._programs / "postgres",
+            "-D",
+            self._data,
+            *(part for each in settings for part in ("-c", each)),
+        ]
         until = _clock.boottime() + START_SECONDS
         while (said := self._answers()) is not None:
             if _clock.boottime() >= until:
@@ -123,11 +128,11 @@ class Embedded:
         self._wait([self._programs / "initdb", "-D", half, *options])
         half.rename(self._data)
 
-    def _wait(self, argv: list[str | Path]) -> None:
+    def _wait(self, argv: Sequence[str | Path]) -> None:
         if self._run(argv).wait():
             raise ConfigError(f"{Path(argv[0]).name} failed: see {self._log}.")
 
-    def _run(self, argv: list[str | Path]) -> "subprocess.Popen[bytes]":
+    def _run(self, argv: Sequence[str | Path]) -> "subprocess.Popen[bytes]":
         # Whoever it runs as has to be let into each folder above; its own words say so where it is not.
         with self._log.open("ab") as log:
             try:
