@@ -96,6 +96,12 @@ FREE = ClaimPlan(cost=812345.6, reads=("Sort", "Seq Scan"))
 
 ERRORS = {
     "no such table": (replace(GOOD, kind=None), TABLE, "TableMissing", 'there is no table app."Delivery"'),
+    "a table that others inherit from": (
+        replace(GOOD, inherited=True),
+        TABLE,
+        "Inherited",
+        "no index keeps two of them from having one key",
+    ),
     "a table of another spelling": (
         replace(GOOD, kind=None, similar_tables=("app.delivery",)),
         TABLE,
@@ -253,6 +259,13 @@ WARNINGS = {
         "ReplicationRole",
         "triggers do not fire",
     ),
+    "commits that are not waited for": (
+        with_session(durable=False),
+        TABLE,
+        "CommitNotWaitedFor",
+        'ALTER ROLE "worker" SET synchronous_commit = on;',
+    ),
+    "a database without an encoding": (with_session(encoding="SQL_ASCII"), TABLE, "NoEncoding", "the encoding UTF8"),
     "a column that the client sets": (
         GOOD,
         {name: value for name, value in TABLE.items() if name != "touch"},

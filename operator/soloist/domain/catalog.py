@@ -69,7 +69,8 @@ class TableTrigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Who we are in this database and how it stands. ``pooled``: two statements came from two server processes."""
+    """Who we are in this database and how it stands. ``pooled``: two statements came from two server processes;
+    ``durable``: a commit is answered once it is on the disk."""
 
     role: str
     superuser: bool = False
@@ -80,6 +81,8 @@ class Session:
     pooled: bool = False
     time_zone: str = "UTC"
     isolation: str = "read committed"
+    durable: bool = True
+    encoding: str = "UTF8"
     version: int = 150000
     soloist_schema: bool = True
     missing_rights: tuple[str, ...] = ()
@@ -88,7 +91,10 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """``kind`` is pg_class.relkind: r a table, p a partitioned one, v a view …; ``rows`` is the planner's estimate."""
+    """``kind`` is pg_class.relkind: r a table, p a partitioned one, v a view …; ``rows`` is the planner's estimate.
+
+    ``inherited``: a plain table whose rows include those of others that inherit from it.
+    """
 
     session: Session
     kind: str | None = None
@@ -99,6 +105,7 @@ class Catalog:
     row_security_forced: bool = False
     rows: float = -1
     fillfactor: int = 100
+    inherited: bool = False
     columns: Mapping[str, TableColumn] = field(default_factory=dict)
     indexes: tuple[TableIndex, ...] = ()
     triggers: tuple[TableTrigger, ...] = ()

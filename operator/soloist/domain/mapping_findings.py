@@ -78,6 +78,13 @@ def _keys(table: MappedTable, catalog: Catalog) -> Iterator[Finding]:
             "claim: name the columns of the primary key.",
             field="spec.table.id",
         )
+    if catalog.inherited:
+        yield error(
+            "Inherited",
+            f"Other tables inherit from {table.name}, so its rows include theirs, and no index keeps two of them from having one "
+            "key: make it a partitioned table, or let no table inherit from it.",
+            field="spec.table.name",
+        )
     if isinstance(table.claim, Inline) and table.attempts is None:
         yield error(
             "AttemptsMissing",

@@ -38,6 +38,19 @@ def session_findings(session: Session) -> Iterator[Finding]:
             f"Transactions of the role {session.role} are {session.isolation} here, so whoever waits for a row fails once it has "
             f"changed: ALTER ROLE {quoted(session.role)} SET default_transaction_isolation = 'read committed';",
         )
+    if not session.durable:
+        yield warning(
+            "CommitNotWaitedFor",
+            f"synchronous_commit is off for the role {session.role}: should the server crash, it forgets the claims and outcomes of "
+            "the last moments, so a row is sent again, maybe while another worker is still at it: "
+            f"ALTER ROLE {quoted(session.role)} SET synchronous_commit = on;",
+        )
+    if session.encoding == "SQL_ASCII":
+        yield warning(
+            "NoEncoding",
+            "The database was made with the encoding SQL_ASCII, which takes any bytes: one row that is no UTF-8 keeps all from "
+            "being claimed. Dump it, and restore it into a database with the encoding UTF8.",
+        )
     if session.replication_role == "replica":
         yield warning(
             "ReplicationRole",

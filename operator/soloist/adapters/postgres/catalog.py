@@ -18,7 +18,7 @@ async def read_catalog(database: Database, table: TableName) -> Catalog:
         if not found:
             similar = await (await connection.execute(statement("catalog_similar"), names)).fetchall()
             return Catalog(session=session, similar_tables=tuple(row[0] for row in similar))
-        oid, kind, owner, owned, usable, security, forced, rows, fillfactor = found[0]
+        oid, kind, owner, owned, usable, security, forced, rows, fillfactor, inherited = found[0]
         columns = await (await connection.execute(statement("catalog_columns"), {"oid": oid})).fetchall()
         indexes = await (await connection.execute(statement("catalog_indexes"), {"oid": oid})).fetchall()
         triggers = await (await connection.execute(statement("catalog_triggers"), {"oid": oid})).fetchall()
@@ -32,6 +32,7 @@ async def read_catalog(database: Database, table: TableName) -> Catalog:
         row_security_forced=forced,
         rows=rows,
         fillfactor=fillfactor,
+        inherited=inherited,
         columns={row[0]: _column(row) for row in columns},
         indexes=tuple(
             TableIndex(name=name, columns=tuple(names), unique=unique, valid=valid, predicate=predicate, method=method)
@@ -56,7 +57,21 @@ async def _session(connection: Connection, tables: Sequence[str]) -> Session:
     """``tables`` are those of the schema soloist that are written to."""
     found = await connection.execute(statement("catalog_session"), {"tables": list(tables)})
     ((*facts, backend),) = await found.fetchall()
-    role, superuser, bypasses, standby, read_only, replication, zone, isolation, version, schema, missing = facts
+    (
+        role,
+        superuser,
+        bypasses,
+        standby,
+        read_only,
+        replication,
+        zone,
+        isolation,
+        durable,
+        encoding,
+        version,
+        schema,
+        missing,
+    ) = facts
     return Session(
         role=role,
         superuser=superuser,
@@ -68,6 +83,8 @@ async def _session(connection: Connection, tables: Sequence[str]) -> Session:
         pooled=backend != connection.info.backend_pid,
         time_zone=zone,
         isolation=isolation,
+        durable=durable,
+        encoding=encoding,
         version=version,
         soloist_schema=schema,
         missing_rights=tuple(missing),

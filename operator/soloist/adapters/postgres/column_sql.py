@@ -28,10 +28,13 @@ class Text(sql.Literal):
 
 NOW = sql.SQL("pg_catalog.statement_timestamp()")
 LONGEST_ERROR = 4000
+# to_char has no sign for years before the first: without the letters, two of them would read alike.
 _ISO = sql.SQL(
     """CASE WHEN pg_catalog.isfinite({0}) THEN pg_catalog.to_char({0} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+    " || CASE WHEN {0} < '0001-01-01 00:00:00+00'::pg_catalog.timestamptz THEN ' BC' ELSE '' END"
     " ELSE {0}::pg_catalog.text END"
 )
+_MOST_ENDED = 2**31 - 3
 
 
 def cast(value: Composable, column: TableColumn) -> Composable:
@@ -89,6 +92,11 @@ def error_text(value: Composable, column: TableColumn) -> Composable:
     if column.base in JSON:
         return cast(sql.SQL("pg_catalog.to_jsonb({})").format(cut), column)
     return cast(cut, column)
+
+
+def counted(value: Composable) -> Composable:
+    """A count of attempts that ended, as an integer to which two more can be added, whatever an application wrote there."""
+    return sql.SQL("greatest(least({}, {}), 0)::pg_catalog.int4").format(value, sql.Literal(_MOST_ENDED))
 
 
 def touched(column: TableColumn, name: Composable) -> Composable:

@@ -126,6 +126,8 @@ class Database:
     async def _connect(self) -> Connection:
         settings: dict[str, Any] = {"application_name": self._program, **self.url.libpq}
         settings["connect_timeout"] = round(self.url.connect_timeout)
+        # Whatever the database is kept in: our statements and its names are read and written in this.
+        settings["client_encoding"] = "UTF8"
         hosts = settings.get("host", "").count(",") + 1
         try:
             # Around psycopg's own limit, which holds for each address and leaves out the look-up of names.

@@ -3,7 +3,8 @@
 A statement that the server refused did nothing, since each is a transaction of its own: ``sent`` is False. Where the
 connection went away it may have committed, and ``sent`` is True. Refusals part in two: those that another row of the same
 statement need not share (a constraint, a value, whatever a trigger does or does wrong: ``RowRefused``), and those that a
-person must lift first. A right that is missing is one of the latter wherever it is missing, since it is so for all rows.
+person must lift first. A right that is missing is one of the latter wherever it is missing, since it is so for all rows;
+but for a policy of row-level security, which looks at what is written to this one.
 Only the server's own first sentence is repeated; its detail may quote the row.
 """
 
@@ -41,9 +42,14 @@ def translated(error: psycopg.Error, where: str) -> SoloistError:
         return TransientError(f"{where} took too long: {said}", sent=False)
     if code[:2] in LATER:
         return TransientError(f"{where} cannot do that now: {said}", sent=LATER[code[:2]])
-    if code[:2] not in A_PERSON or (code != FORBIDDEN and _in_a_function_of_theirs(error)):
+    if code[:2] not in A_PERSON or _of_a_policy(error) or (code != FORBIDDEN and _in_a_function_of_theirs(error)):
         return RowRefused(f"{where} refuses: {said}", sqlstate=code)
     return PermanentError(f"{where} refuses: {said}{_remedy(code, said)}")
+
+
+def _of_a_policy(error: psycopg.Error) -> bool:
+    """Whether a WITH CHECK of the table refuses the row. The server's sentence may be in any language, this name is not."""
+    return error.sqlstate == FORBIDDEN and error.diag.source_function == "ExecWithCheckOptions"
 
 
 def _in_a_function_of_theirs(error: psycopg.Error) -> bool:

@@ -42,7 +42,7 @@ def claim(shape: Shape, first: int) -> Composable:
         assigned.append(SQL("{} = {}").format(Name(status.column), running))
     return SQL(
         "WITH {due} UPDATE {relation} AS q SET {assigned} {joined} WHERE {which}"
-        " RETURNING {fence}::pg_catalog.int8, {reclaims}, {attempts}, 0, {iso}, {rows}, {carried}"
+        " RETURNING {fence}::pg_catalog.int8, {reclaims}::pg_catalog.int8, {attempts}, 0, {iso}, {rows}, {carried}"
     ).format(
         due=due_rows(shape, [SQL("{} AS {}").format(value, name) for value, name in ids], free, first),
         relation=shape.relation,

@@ -14,6 +14,9 @@ from soloist.domain.queue_tables import OutcomeBy
 from soloist.domain.unfinished import TooOften
 
 DEAD = ("Dead", "Park")
+LARGEST = 2**31 - 1
+"""Of an integer of a letter's, whatever an application wrote to its own column."""
+
 LEFT_DUE = "The application answered that the work is done, and left the row due at the same time."
 
 
@@ -120,7 +123,9 @@ def outcomes_of(claims: Sequence[Claim], words: Sequence[Said]) -> dict[str, Any
         "error": [word.error for word in words],
         "wait": [word.wait for word in words],
         "reason": [word.reason for word in words],
-        "attempt": [claim.attempt + word.counted for claim, word in zip(claims, words, strict=True)],
+        "attempt": [
+            max(0, min(claim.attempt + word.counted, LARGEST)) for claim, word in zip(claims, words, strict=True)
+        ],
         "reclaims": [claim.reclaims for claim in claims],
     }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg.sql import SQL, Composable
 
-from soloist.adapters.postgres.column_sql import Text
+from soloist.adapters.postgres.column_sql import Text, counted
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_opening import shape_in
 from soloist.adapters.postgres.mapped_sql import COMMA, Shape
@@ -67,7 +67,7 @@ def _claim(shape: Shape, first: int) -> Composable:
     body, *others = shape.carried_as("d")
     named = [SQL("{}, {}").format(Text(name), value) for name, value in zip(shape.carried, others, strict=True)]
     columns = SQL("pg_catalog.jsonb_build_object({})").format(COMMA.join(named))
-    numbers = SQL("coalesce(d.attempts, t.attempt)::pg_catalog.int4 + 1")
+    numbers = SQL("{} + 1").format(counted(SQL("coalesce(d.attempts, t.attempt)")))
     given = SQL("{attempt}, {attempt} - t.retry_base, d.due, {pk}, {body}, {columns}").format(
         attempt=numbers, pk=pk, body=body, columns=columns
     )

@@ -5,7 +5,7 @@ The users' rows come first, in the order of their primary key, and then ours, in
 
 from psycopg.sql import SQL, Composable
 
-from soloist.adapters.postgres.column_sql import NOW
+from soloist.adapters.postgres.column_sql import NOW, counted
 from soloist.adapters.postgres.mapped_sql import AND, COMMA, Shape
 from soloist.adapters.postgres.outcome_sql import all_done, died, forgotten, outcomes, written
 from soloist.domain.queue_tables import OutcomeBy
@@ -87,14 +87,20 @@ def _held(shape: Shape) -> Composable:
     remembers = SQL("true") if _counts(shape) or shape.table.due_at is None else SQL("k.retry_base > 0")
     return SQL(
         "held AS MATERIALIZED (SELECT l.n, l.key, {rows}, l.fence, l.counted, l.error, l.wait, l.reason, k.reclaims, k.due,"
-        " coalesce(k.attempts, k.attempt)::pg_catalog.int4 + 1 + l.counted::pg_catalog.int4 AS attempt, s.same, o.outcome,"
+        " {ended} + 1 + l.counted::pg_catalog.int4 AS attempt, s.same, o.outcome,"
         " s.same AND CASE o.outcome WHEN 'Park' THEN true WHEN 'Again' THEN {remembers}"
         " WHEN 'PutBack' THEN l.wait > interval '0' OR k.attempt > 0 OR k.retry_base > 0 OR k.reclaims > 0 ELSE false END"
         " AS stays FROM (SELECT * FROM locked ORDER BY key) AS l CROSS JOIN LATERAL ("
         "SELECT * FROM soloist.claims AS c WHERE c.key = l.key AND c.fence = l.fence LIMIT 1 FOR UPDATE) AS k"
         " CROSS JOIN LATERAL (SELECT l.there IS NOT NULL AND {same} AS same) AS s"
         " CROSS JOIN LATERAL (SELECT {outcome} AS outcome) AS o)"
-    ).format(rows=COMMA.join(shape.said_rows("l")), remembers=remembers, same=AND.join(same), outcome=outcome)
+    ).format(
+        rows=COMMA.join(shape.said_rows("l")),
+        ended=counted(SQL("coalesce(k.attempts, k.attempt)")),
+        remembers=remembers,
+        same=AND.join(same),
+        outcome=outcome,
+    )
 
 
 def _counts(shape: Shape) -> bool:

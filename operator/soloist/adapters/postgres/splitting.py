@@ -4,14 +4,19 @@ A statement that is refused has written nothing. So the batch is written again i
 refused outcome stands alone and is parked. Each of the others is written exactly as it would have been without it. With
 one refused outcome among n this takes about twice log2(n) statements; without one, the single statement that it always
 takes.
+
+An error is a receiver's words, and a database that is kept in another encoding than UTF-8 may lack some of their letters. That
+is no reason to park a row: such an error is written again without them.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from soloist.adapters.postgres.failures import RowRefused
-from soloist.domain.claims import Settled, Verdict
+from soloist.domain.claims import Failed, Parked, Settled, Verdict
 
+NO_SUCH_LETTER = "22P05"
 _log = logging.getLogger(__name__)
 
 Write = Callable[[Sequence[Settled]], Awaitable[list[Verdict]]]
@@ -30,9 +35,18 @@ async def settle_apart(outcomes: Sequence[Settled], write: Write, park: Park) ->
         return await write(outcomes)
     except RowRefused as refused:
         if len(outcomes) == 1:
+            plain = _in_ascii(outcomes[0])
+            if refused.sqlstate == NO_SUCH_LETTER and plain != outcomes[0]:
+                return await settle_apart([plain], write, park)
             return [await _parked(outcomes[0], refused, park)]
     half = len(outcomes) // 2
     return [*await settle_apart(outcomes[:half], write, park), *await settle_apart(outcomes[half:], write, park)]
+
+
+def _in_ascii(outcome: Settled) -> Settled:
+    if not isinstance(outcome, Failed | Parked):
+        return outcome
+    return replace(outcome, error=outcome.error.encode("ascii", "backslashreplace").decode())
 
 
 async def _parked(outcome: Settled, refused: RowRefused, park: Park) -> Verdict:

@@ -2,7 +2,9 @@ SELECT
     current_user::text, r.rolsuper, r.rolbypassrls, pg_catalog.pg_is_in_recovery(),
     pg_catalog.current_setting('transaction_read_only') = 'on',
     pg_catalog.current_setting('session_replication_role'), pg_catalog.current_setting('TimeZone'),
-    pg_catalog.current_setting('transaction_isolation'), pg_catalog.current_setting('server_version_num')::int4,
+    pg_catalog.current_setting('transaction_isolation'), pg_catalog.current_setting('synchronous_commit') <> 'off',
+    pg_catalog.current_setting('server_encoding'),
+    pg_catalog.current_setting('server_version_num')::int4,
     pg_catalog.to_regclass('soloist.claims') IS NOT NULL,
     ARRAY(
         SELECT pg_catalog.format('%%s ON soloist.%%s', w.privilege, c.relname)
