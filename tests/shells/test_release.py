@@ -88,7 +88,7 @@ def test_a_lease_that_names_another_is_left_alone(
     assert outcome(parent, "lease of the dead child")["outcome"] == "not its own any more"
 
 
-@pytest.mark.parametrize("child", [WAITS, HOLDS + "beat.clear()\nsay('cleared')\n" + WAITS])
+@pytest.mark.parametrize("child", [WAITS, HOLDS + "beat.clear('ns', 'soloist')\nsay('cleared')\n" + WAITS])
 def test_a_child_that_holds_nothing_costs_no_request(start: Start, server: LeaseServer, child: str) -> None:
     parent = start(child.format(server=server.url) if "{" in child else child)
     parent.wait_for("cleared" if "clear" in child else "started")

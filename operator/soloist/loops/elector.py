@@ -16,7 +16,7 @@ from datetime import datetime
 
 from soloist.domain.election import decide
 from soloist.domain.holder_pod import HolderPod, OwnPod
-from soloist.domain.lease import Raw, parse
+from soloist.domain.lease import LeaseRecord, Raw, parse
 from soloist.domain.standing import Candidate, Claim, LossReason, Lost, Read, Renew, Restore, Wait, is_mine
 from soloist.domain.term import Term
 from soloist.loops.election_ports import Clocks, Hooks, LeaseApi
@@ -33,7 +33,8 @@ _DRAIN_POLL = 0.02
 class Elector:
     """One candidate. ``stagger`` draws from [0, 1): candidates that wake together do not all claim together.
 
-    ``own``: the Pod that this process runs in, or its container where that is known already.
+    ``own``: the Pod that this process runs in, or its container where that is known already. ``alone``: there is no other
+    process, so whoever holds the Lease is taken for dead; its term counts as ended when its trust does, not before.
     """
 
     def __init__(
@@ -45,8 +46,9 @@ class Elector:
         hooks: Hooks,
         stagger: Callable[[], float],
         own: OwnPod | HolderPod | None = None,
+        alone: bool = False,
     ) -> None:
-        self._me, self._api, self._clock, self._hooks = me, api, clock, hooks
+        self._me, self._api, self._clock, self._hooks, self._alone = me, api, clock, hooks, alone
         self._exchange = LeaseExchange(me, api, clock, hooks=hooks, stagger=stagger)
         self._pods = HolderPods(api, own=own, hooks=hooks, timeout=me.timing.try_timeout)
         self._term: Term | None = None
@@ -64,6 +66,11 @@ class Elector:
     def term(self) -> Term | None:
         """The term as of now. Ask it ``trusted`` before each effect."""
         return self._term
+
+    def reading(self) -> tuple[LeaseRecord | None, float]:
+        """The Lease as it was last read (None: it was not there, or not read yet), and when, by CLOCK_BOOTTIME."""
+        standing = self._exchange.standing
+        return standing.record, standing.read_boot
 
     def stop(self, drained: threading.Event) -> None:
         """Claim nothing any more; give the Lease back once ``drained`` is set. Returns at once.
@@ -135,7 +142,8 @@ class Elector:
         if standing.record is not None and standing.term is None and not self._stood_by:
             self._stood_by = True
             logger.info("standing by", extra={"holder": standing.record.holder})
-        if standing.term is None and standing.lost is None and self._pods.holder_is_dead(standing.record):
+        follows = standing.term is None and standing.lost is None
+        if follows and (self._alone or self._pods.holder_is_dead(standing.record)):
             self._exchange.holder_died()
 
     def _write(self, decision: Claim | Renew | Restore) -> None:

@@ -33,11 +33,11 @@ def write(fd: int, number: int, document: Mapping[str, Any]) -> None:
     os.pwrite(fd, _HEADER.pack(number, len(text), _checksum(number, text)) + text, (number % 2) * SLOT)
 
 
-def read(fd: int) -> dict[str, Any] | None:
-    """The newest whole document; None where there is none, or where the newest says that nothing is held."""
+def read(fd: int) -> dict[str, Any]:
+    """The newest whole document; empty where there is none."""
     newest = max((_slot(fd, offset) for offset in (0, SLOT)), key=lambda slot: slot[0])
     document: dict[str, Any] = json.loads(newest[1])
-    return document or None
+    return document
 
 
 def _slot(fd: int, offset: int) -> tuple[int, bytes]:

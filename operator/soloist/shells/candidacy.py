@@ -8,27 +8,24 @@ another. What the loop has to know is handed over to it.
 import asyncio
 import logging
 import os
-import random
-import secrets
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from soloist.adapters.clock import SystemClock
-from soloist.adapters.kube.bounded import BoundedClient
-from soloist.adapters.kube.config import Access
-from soloist.adapters.kube.lease import LeaseClient
-from soloist.adapters.kube.lease_watch import LeaseWatches
-from soloist.domain.standing import Candidate, identity_of
+from soloist.domain.holder_pod import OwnPod
+from soloist.domain.standing import LossReason
 from soloist.domain.term import Term
 from soloist.loops.election_ports import Hooks
-from soloist.loops.elector import Elector
-from soloist.shells.child import PARENT_VARIABLE, Beat, ExitCode, arm_dead_man, disarm_dead_man
-from soloist.shells.own_pod import own_pod, pod_name
-from soloist.shells.settings import ControllerSettings
+from soloist.shells.child import Beat, ExitCode, arm_dead_man, disarm_dead_man
+from soloist.shells.stand import Ground, Stand, new_nonce
 
 _log = logging.getLogger("soloist.controller")
+
+TWO = (
+    "Two processes run with --single-process on one database: stop one, or start both without it, and they take turns."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,44 +39,32 @@ class Told:
 
 
 class Candidacy:
-    """One for each process. To be made in the loop that is to be told."""
+    """One for each process. To be made in the loop that is to be told.
 
-    def __init__(self, settings: ControllerSettings, access: Access, clock: SystemClock, told: Told) -> None:
-        self._access, self._clock, self._told = access, clock, told
-        self._patience = settings.lease_duration
+    ``alone``: no election is held; whoever holds the Lease is taken for a process that is gone.
+    """
+
+    def __init__(
+        self, ground: Ground, clock: SystemClock, told: Told, *, own: OwnPod | None = None, alone: bool = False
+    ) -> None:
+        self._ground, self._clock, self._told, self._alone = ground, clock, told, alone
+        self._patience = ground.timing.lease
         self._loop = asyncio.get_running_loop()
         self._beat = Beat.inherited()
-        self._nonce = secrets.token_hex(8)
-        me = Candidate(
-            identity=identity_of(pod_name(), os.environ.get("POD_UID", ""), self._nonce),
-            nonce=self._nonce,
-            namespace=settings.lease_namespace,
-            name=settings.lease_name,
-            timing=settings.timing,
-        )
-        self._watches = LeaseWatches(
-            access,
-            namespace=me.namespace,
-            name=me.name,
-            lease_seen=lambda raw: self._elector.seen(raw),
-            pod_seen=lambda: self._elector.poke(),
-        )
+        self._nonce = new_nonce()
         hooks = Hooks(
             renewed=self._renewed,
             elected=lambda term: self._in_loop(told.elected, term),
             lost=self.end,
             released=self._released,
             noticed=lambda reason, message: self._in_loop(told.noticed, reason, message),
-            follow=self._watches.follow,
             needed_epochs=told.needed_epochs,
         )
-        client = LeaseClient(BoundedClient(access), namespace=me.namespace, name=me.name)
-        own = own_pod(os.environ, clock, first=int(os.environ.get(PARENT_VARIABLE, os.getpid())))
-        self._elector = Elector(me, client, clock, hooks=hooks, stagger=random.random, own=own)
+        self._stand = Stand(ground, clock, hooks, nonce=self._nonce, own=own, alone=alone)
+        self._elector = self._stand.elector
 
     def start(self) -> None:
-        self._watches.start()
-        self._elector.start()
+        self._stand.start()
 
     def term(self) -> Term | None:
         """The term of this very process, while it is to be trusted."""
@@ -98,19 +83,24 @@ class Candidacy:
     def end(self, sentence: str) -> None:
         """The term is over, and with it this process."""
         _log.error("term lost; this process ends", extra={"sentence": sentence})
+        if self._alone and sentence.startswith(LossReason.HOLDER_CHANGED):
+            # To start again would end the other in turn, and so on: somebody has to say which of the two there is to be.
+            _log.error("another process took over", extra={"sentence": TWO})
+            logging.shutdown()
+            os._exit(ExitCode.FAILED)
         logging.shutdown()
         os._exit(ExitCode.TERM_LOST)
 
     def _renewed(self, term: Term) -> None:
         arm_dead_man(term.trusted_until - self._clock.boottime())
-        self._beat.write(term, nonce=self._nonce, connection=self._access.facts())
+        self._beat.write(term, nonce=self._nonce, connection=self._ground.connection())
         before = self._elector.term()
         if before is not None and before.fleet_paused != term.fleet_paused:
             self._in_loop(self._told.fleet_pause_changed)
 
     def _released(self) -> None:
         disarm_dead_man()
-        self._beat.clear()
+        self._beat.clear(self._ground.namespace, self._ground.name)
 
     def _in_loop(self, call: Callable[..., None], *args: Any) -> None:
         self._loop.call_soon_threadsafe(call, *args)

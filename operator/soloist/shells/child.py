@@ -13,6 +13,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -37,11 +38,16 @@ class ExitCode(IntEnum):
 
 
 class Beat:
-    """The child's end of the page that its parent reads after its death. Without a parent it writes nowhere."""
+    """The child's end of the page that its parent reads after its death. Without a parent it writes nowhere.
+
+    Of each Lease that is held one document, by namespace and name; each is written from its elector's own thread.
+    """
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
         self._number = 0
+        self._held: dict[tuple[str, str], dict[str, Any]] = {}
+        self._alone = threading.Lock()
 
     @classmethod
     def inherited(cls) -> "Beat":
@@ -54,26 +60,29 @@ class Beat:
 
     def write(self, term: "Term", *, nonce: str, connection: Mapping[str, Any]) -> None:
         """Say what a good renewal gave. Call it before the renewed term is handed on: nothing acts on what is not said."""
-        self._put(
-            {
-                "identity": term.identity,
-                "nonce": nonce,
-                "epoch": term.epoch,
-                "lease": {"namespace": term.lease_namespace, "name": term.lease_name, "uid": term.lease_uid},
-                "renewTime": term.renew_time.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-                "sentBoot": term.renew_sent_boot,
-                "connection": dict(connection),
-            }
-        )
+        document = {
+            "identity": term.identity,
+            "nonce": nonce,
+            "epoch": term.epoch,
+            "lease": {"namespace": term.lease_namespace, "name": term.lease_name, "uid": term.lease_uid},
+            "renewTime": term.renew_time.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "sentBoot": term.renew_sent_boot,
+            "connection": dict(connection),
+        }
+        with self._alone:
+            self._held[term.lease_namespace, term.lease_name] = document
+            self._put()
 
-    def clear(self) -> None:
-        """Nothing is held any more (released, or lost): the parent has nothing to do."""
-        self._put({})
+    def clear(self, namespace: str, name: str) -> None:
+        """That Lease is not held any more (released, or lost): the parent has nothing to do for it."""
+        with self._alone:
+            self._held.pop((namespace, name), None)
+            self._put()
 
-    def _put(self, document: Mapping[str, Any]) -> None:
+    def _put(self) -> None:
         if self._fd is not None:
             self._number += 1
-            beat.write(self._fd, self._number, document)
+            beat.write(self._fd, self._number, {"held": list(self._held.values())})
 
 
 def arm_dead_man(seconds: float) -> None:
@@ -97,8 +106,13 @@ def die_with_parent() -> None:
     parent = os.environ.get(PARENT_VARIABLE)
     if parent is None:
         return
+    die_with(int(parent))
+
+
+def die_with(parent: int) -> None:
+    """The same, of the process that has the number ``parent``."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):
+    if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -18,6 +18,7 @@ from soloist.shells.parsing import Network, Row, gathered, setting, table
 
 # ruff: noqa: RUF009 - setting() makes a dataclass field
 _TIMING = Timing()
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class LogFormat(StrEnum):
@@ -133,19 +134,29 @@ def load(
     env: Mapping[str, str],
     *,
     kubeconfig_namespace: Callable[[str, str], str | None],
-    service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+    service_account: Path = SERVICE_ACCOUNT,
 ) -> ControllerSettings:
     """``flags`` by field name, None or () where not given; ``kubeconfig_namespace`` of (kubeconfig, context), "" for default.
 
     Raises ConfigError with a sentence for the first that is wrong.
     """
     values = gathered(rows(), flags, env)
-    if not values.get("lease_namespace"):
-        mounted = service_account / "namespace"
-        values["lease_namespace"] = (
-            env.get("POD_NAMESPACE")
-            or (mounted.read_text(encoding="utf-8").strip() if mounted.exists() else "")
-            or kubeconfig_namespace(values.get("kubeconfig", ""), values.get("context", ""))
-            or "default"
-        )
+    values["lease_namespace"] = lease_namespace(values, env, kubeconfig_namespace, service_account)
     return ControllerSettings(**values)
+
+
+def lease_namespace(
+    values: Mapping[str, Any],
+    env: Mapping[str, str],
+    kubeconfig_namespace: Callable[[str, str], str | None],
+    service_account: Path = SERVICE_ACCOUNT,
+) -> str:
+    """As it was given, else the Pod's, else the kubeconfig's, else default."""
+    mounted = service_account / "namespace"
+    return (
+        values.get("lease_namespace", "")
+        or env.get("POD_NAMESPACE")
+        or (mounted.read_text(encoding="utf-8").strip() if mounted.exists() else "")
+        or kubeconfig_namespace(values.get("kubeconfig", ""), values.get("context", ""))
+        or "default"
+    )

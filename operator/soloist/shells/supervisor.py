@@ -87,11 +87,10 @@ class _Parent:
             end = End.of(seen)
             if end.code not in (ExitCode.DONE, ExitCode.USAGE):
                 say("child ended", reason=end.reason, code=end.code, pid=pid, left_behind=left)
-            held = beat.read(page)
+            held = beat.read(page).get("held", ())
         finally:
             os.close(page)
-        if held is not None:
-            self._releases.add(self._release(held, seen_dead))
+        self._releases |= {self._release(each, seen_dead) for each in held}
         return end
 
     def _start(self, page: int) -> int:

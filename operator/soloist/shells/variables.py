@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from logging import Logger
 
-from soloist.shells import settings, worker_settings
+from soloist.shells import elect_settings, settings, worker_settings
 from soloist.shells.beat import FD_VARIABLE
 from soloist.shells.child import PARENT_VARIABLE
 from soloist.shells.parsing import LINK
@@ -20,7 +20,7 @@ _OF_A_SERVICE = re.compile(r".*_SERVICE_(HOST|PORT(_\w+)?)|.*_PORT_\d+_(TCP|UDP|
 
 def unknown(env: Mapping[str, str]) -> list[str]:
     """A sentence for each variable ``SOLOIST_…`` that changes nothing, with the nearest that does."""
-    known = {row.env for row in (*settings.rows(), *worker_settings.rows())}
+    known = {row.env for row in (*settings.rows(), *worker_settings.rows(), *elect_settings.rows())}
     passed_over = {FD_VARIABLE, PARENT_VARIABLE, *_TOLD_A_HANDLER}
     sentences = []
     for name in sorted(name for name in env if name.startswith("SOLOIST_")):
