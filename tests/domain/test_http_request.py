@@ -272,6 +272,24 @@ def test_a_reply_cut_off_in_the_middle_of_a_secret_loses_that_end() -> None:
     assert kept(b"token s3cr", secrets=("s3cret!",), complete=True) == "token s3cr"
 
 
+def test_a_character_cut_in_two_does_not_hide_the_beginning_of_a_secret() -> None:
+    assert kept("token schlüssel".encode()[:11], secrets=("schlüssel",), complete=False) == "token"
+    long = "é" * 9000
+    assert kept(f"token {long} and more".encode(), secrets=(long,)) == "token"
+
+
+def test_neither_a_slow_charset_nor_a_long_secret_holds_up_the_loop() -> None:
+    """Both take a time that grows with the square of what is looked at; of these, hours."""
+    kept(b"-" + b"a" * 2**20, charset="punycode")
+    assert kept(b"a" * 2**20, secrets=("a" * 2**20,), complete=False) == ""
+
+
+def test_a_secret_that_no_header_holds_is_not_sent() -> None:
+    problem = refused(headers=(Header(name="Authorization", ref=TOKEN),), secrets={TOKEN: "s" * 65537})
+    assert (problem.reason, problem.retryable) == ("SecretUnavailable", True)
+    assert "is longer than 65536 characters" in problem.message
+
+
 def test_an_unknown_charset_is_read_as_utf8() -> None:
     assert kept("é".encode(), charset="klingon") == "é"
     assert kept("é".encode("latin-1"), charset="latin-1") == "é"

@@ -19,6 +19,8 @@ from soloist.domain.actions import FailedKnown, Outcome, Response, Succeeded
 from soloist.domain.http_request import HttpReason
 
 EXCERPT_BYTES = 1024
+LOOKED_AT = 4 * EXCERPT_BYTES
+"""Of a reply, at the most: some charsets, and secrets that are sought in it, take a time that grows with its square."""
 NOT_NOW = frozenset({408, 425, 429})
 _LONGEST_WAIT = timedelta(days=366)
 _SHORTEST_PART = 6
@@ -58,7 +60,8 @@ def retry_after(value: str | None, *, date: str | None) -> timedelta | None:
 
 def excerpt(raw: bytes, *, charset: str | None, secrets: Iterable[str], complete: bool) -> str:
     """At most ``EXCERPT_BYTES`` of UTF-8: no control characters, no secret that was sent."""
-    text = _decode(raw, charset)
+    complete = complete and len(raw) <= LOOKED_AT
+    text = _decode(raw[:LOOKED_AT], charset)
     spellings = sorted({form for secret in secrets for form in _spellings(secret)}, key=len, reverse=True)
     for spelling in spellings:
         text = text.replace(spelling, "***")
@@ -98,7 +101,8 @@ def _spellings(secret: str) -> set[str]:
 
 
 def _without_ragged_end(text: str, spellings: list[str]) -> str:
-    """Cut off an end that is the beginning of a secret."""
+    """Cut off an end that is the beginning of a secret, and with it what is left of a character that was cut in two."""
+    text = text.rstrip("\N{REPLACEMENT CHARACTER}")
     for size in range(min(len(text), len(spellings[0]) - 1), 0, -1):
         tail = text[-size:]
         if any(spelling.startswith(tail) for spelling in spellings):
