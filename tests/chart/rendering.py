@@ -23,6 +23,7 @@ CRDS = ROOT / "manifests" / "crds"
 INSTALL = ROOT / "manifests" / "install.yaml"
 FULL = Path(__file__).parent / "full.yaml"
 GOLDEN = Path(__file__).parent / "golden" / "full.yaml"
+NOTES = Path(__file__).parent / "golden" / "notes.txt"
 
 HEADING = """\
 # What the chart installs by default, for those who do not use Helm; a test holds it equal to that.
@@ -52,16 +53,32 @@ def helm(*arguments: str | Path, stdin: str | None = None) -> subprocess.Complet
 
 def rendered(values: Raw | Path | None = None, *more: str, release: str = "soloist", namespace: str = "soloist") -> str:
     """The manifests as text; AssertionError with Helm's words where it refuses."""
-    done = template(values, *more, release=release, namespace=namespace)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    text = values.read_text(encoding="utf-8") if isinstance(values, Path) else json.dumps(values or {}, sort_keys=True)
+    code, out, said = _run("template", text, more, release, namespace)
+    assert code == 0, said
+    return out
 
 
-def template(
-    values: Raw | Path | None = None, *more: str, release: str = "soloist", namespace: str = "soloist"
-) -> subprocess.CompletedProcess[str]:
-    given, stdin = (["-f", str(values)], None) if isinstance(values, Path) else (["-f", "-"], json.dumps(values or {}))
-    return helm("template", release, CHART, "--namespace", namespace, *given, *more, stdin=stdin)
+def refused(values: Raw) -> str:
+    """What Helm says; AssertionError where it renders."""
+    code, _, said = _run("template", json.dumps(values), (), "soloist", "soloist")
+    assert code != 0, "it was rendered"
+    return said
+
+
+def notes(values: Raw | Path | None = None, *, release: str = "soloist", namespace: str = "soloist") -> str:
+    """What is said after an installation."""
+    text = values.read_text(encoding="utf-8") if isinstance(values, Path) else json.dumps(values or {})
+    code, out, said = _run("install", text, ("--dry-run=client",), release, namespace)
+    assert code == 0, said
+    return out.partition("NOTES:\n")[2]
+
+
+@cache
+def _run(command: str, values: str, more: tuple[str, ...], release: str, namespace: str) -> tuple[int, str, str]:
+    """The same values render alike, so each are rendered once."""
+    done = helm(command, release, CHART, "--namespace", namespace, "-f", "-", *more, stdin=values)
+    return done.returncode, done.stdout, done.stderr
 
 
 def documents(text: str) -> list[Raw]:
@@ -91,11 +108,17 @@ def golden() -> str:
     return without_sources(rendered(FULL, "--set", "crds.enabled=false", release="prod", namespace="jobs"))
 
 
+def golden_notes() -> str:
+    parts = {"by default": notes(), "of the full values file": notes(FULL, release="prod", namespace="jobs")}
+    return "\n".join(f"==== {name}\n{text}" for name, text in parts.items())
+
+
 def main() -> None:
     for crd in CRDS.glob("*.yaml"):
         (CHART / "files" / "crds" / crd.name).write_bytes(crd.read_bytes())
     INSTALL.write_text(install_manifest(), encoding="utf-8")
     GOLDEN.write_text(golden(), encoding="utf-8")
+    NOTES.write_text(golden_notes(), encoding="utf-8")
 
 
 if __name__ == "__main__":
