@@ -15,11 +15,9 @@ from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.failures import RowRefused
 from soloist.adapters.postgres.migrate import migrate
 from soloist.adapters.postgres.row_changes import RowChanges
-from soloist.adapters.postgres.row_lease import RowLease
 from soloist.adapters.postgres.row_objects import JOB, RUN
 from soloist.adapters.postgres.row_specs import RowSpecs
 from soloist.adapters.postgres.row_store import RowStore
-from soloist.domain.lease_bodies import new_lease
 from soloist.ports import Raw, Written
 from tests.postgres.pooler import PgBouncer
 from tests.postgres.server import Database as Place
@@ -39,7 +37,6 @@ class Heard:
     changes: RowChanges
     changed: list[Raw] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
-    leases: list[float] = field(default_factory=list)
 
     def names(self) -> list[str]:
         return [raw["metadata"]["name"] for raw in self.changed]
@@ -61,17 +58,16 @@ def hearing(dsn: str, body: Body, *, kinds: tuple[str, ...] = (JOB, RUN)) -> Non
         mine, theirs = RowStore(me, shard=SHARD, writer="me"), RowStore(them, shard=SHARD, writer="them")
         changed: list[Raw] = []
         gaps: list[float] = []
-        leases: list[float] = []
         changes = RowChanges(
             me, mine, changed=changed.append, gap=lambda: gaps.append(time.monotonic()),
-            lease_changed=lambda: leases.append(time.monotonic()), boottime=time.monotonic,
+            boottime=time.monotonic,
         )  # fmt: skip
         for kind in kinds:
             changes.follow(kind)
         running = asyncio.create_task(changes.run())
         try:
             await until(lambda: gaps, "it listens")
-            await body(Heard(mine, theirs, RowSpecs(them, shard=SHARD, writer="them"), changes, changed, gaps, leases))
+            await body(Heard(mine, theirs, RowSpecs(them, shard=SHARD, writer="them"), changes, changed, gaps))
         finally:
             running.cancel()
             await asyncio.wait({running})
@@ -146,26 +142,6 @@ def test_own_writes_a_leaders_bookkeeping_and_other_installations_are_no_news(qu
         assert mine["metadata"]["name"] not in heard.names()
         # Whoever looks sees the rest too, as it stands by then.
         assert sorted(heard.names()) == ["by-hand", "their-tick"]
-
-    hearing(queue_database.dsn(), body)
-
-
-@pytest.mark.usefixtures("no_looks")
-def test_a_lease_that_changes_hands_is_heard_of_and_a_renewal_is_not(queue_database: Place) -> None:
-    async def body(heard: Heard) -> None:
-        lease = RowLease(queue_database.dsn(), namespace="x", name="l", shard=SHARD)
-
-        async def write(holder: str, renewed: str) -> None:
-            now = (await asyncio.to_thread(lease.read, timeout=10)).lease
-            raw = {**(now or new_lease("x", "l")), "spec": {"holderIdentity": holder, "renewTime": renewed}}
-            send = lease.create if now is None else lease.replace
-            await asyncio.to_thread(lambda: send(raw, timeout=10))
-
-        for holder, renewed, told in [("a", "1", 2), ("a", "2", 2), ("a", "3", 2), ("b", "4", 3), ("", "5", 4)]:
-            await write(holder, renewed)
-            await until(lambda told=told: len(heard.leases) >= told, "a new holder is heard of")  # type: ignore[misc]
-            assert len(heard.leases) == told
-        lease.close()
 
     hearing(queue_database.dsn(), body)
 

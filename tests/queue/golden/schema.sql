@@ -105,9 +105,11 @@ BEGIN
     INTO made, changed, removed;
     UPDATE soloist.shards AS s SET specs = hash, specs_of = apply_objects.writer, specs_at = clock_timestamp()
     WHERE s.shard = apply_objects.shard AND s.specs IS DISTINCT FROM hash;
-    PERFORM pg_notify('soloist_changes', format(
-        '%s %s %s', CASE WHEN removed > 0 THEN 'removed' ELSE 'objects' END, apply_objects.writer, apply_objects.shard
-    ));
+    IF made + changed + removed > 0 THEN
+        PERFORM pg_notify('soloist_changes', format(
+            '%s %s %s', CASE WHEN removed > 0 THEN 'removed' ELSE 'objects' END, apply_objects.writer, apply_objects.shard
+        ));
+    END IF;
     PERFORM soloist.check_epoch(apply_objects.shard, apply_objects.epoch);
     RETURN NEXT;
 END $$;

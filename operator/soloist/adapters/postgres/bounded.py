@@ -28,14 +28,7 @@ class BoundedDatabase:
 
     def __init__(self, url: DatabaseUrl, *, program: str = "soloist") -> None:
         self.name = url.name
-        # Of several hosts the one that takes writes, unless the URL says otherwise.
-        several = {"target_session_attrs": "read-write"} if "," in url.libpq.get("host", "") else {}
-        self._settings: dict[str, Any] = {
-            "application_name": program,
-            **several,
-            **url.libpq,
-            "client_encoding": "UTF8",
-        }
+        self._settings = settings_of(url, program)
         self._kept: _Connection | None = None
 
     def fetch(self, query: bytes, values: Values, *, timeout: float) -> list[Row]:
@@ -66,6 +59,12 @@ class BoundedDatabase:
         kept, self._kept = self._kept, None
         if kept is not None:
             kept.close()
+
+
+def settings_of(url: DatabaseUrl, program: str = "soloist") -> dict[str, Any]:
+    """For libpq: of several hosts the one that takes writes, unless the URL says otherwise."""
+    several = {"target_session_attrs": "read-write"} if "," in url.libpq.get("host", "") else {}
+    return {"application_name": program, **several, **url.libpq, "client_encoding": "UTF8"}
 
 
 class _Attempt:

@@ -1,9 +1,9 @@
-"""What others change in rows, and that the lease changed hands: told at once where notices come through, else by a look.
+"""What others change in rows: told at once where notices come through, else by a look.
 
 Why nothing is missed: a look asks for everything that was written after the version of the last one, and versions rise in
 the order of the commits. A notice is only a reason to look, and comes with what concerns others (specs, annotations, runs
-that a person asks for, the lease's holder); a leader's own bookkeeping wakes nobody. What a look cannot see is what is no
-longer there: a notice tells of that, and whoever has not been listening for a while is told to list anew.
+that a person asks for); a leader's own bookkeeping wakes nobody. What a look cannot see is what is no longer there: a
+notice tells of that, and whoever has not been listening for a while is told to list anew.
 
 Looks are made on the very connection that listens, so one that is dead is found out by the next look. Behind a pooler in
 transaction mode no notice comes through, and looks are made more often instead.
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class RowChanges:
-    """``changed`` is given each object that somebody else wrote, ``gap`` asks for a list, ``lease_changed`` for a reading."""
+    """``changed`` is given each object that somebody else wrote; ``gap`` asks for a list."""
 
     def __init__(
         self,
@@ -45,11 +45,10 @@ class RowChanges:
         *,
         changed: Callable[[Raw], None],
         gap: Callable[[], None],
-        lease_changed: Callable[[], None],
         boottime: Callable[[], float],
     ) -> None:
         self._database, self._store, self._boottime = database, store, boottime
-        self._changed, self._gap, self._lease_changed = changed, gap, lease_changed
+        self._changed, self._gap = changed, gap
         self._kinds = [JOB]
         self._since: int | None = None
         self.heard = float("-inf")
@@ -85,7 +84,6 @@ class RowChanges:
                 )
             await self._look(connection)
             self._gap()
-            self._lease_changed()
             while True:
                 await self._wait(connection, LOOKS_EVERY if hears else DEAF_LOOKS_EVERY)
                 await self._look(connection)
@@ -117,14 +115,15 @@ class RowChanges:
                     until = min(until, loop.time() + TOGETHER)
 
     def _concerns(self, payload: str) -> bool:
-        """Whether there is something to look for. The shard comes last: it may have spaces in it."""
-        what, _, rest = payload.partition(" ")
-        writer, _, shard = rest.partition(" ")
-        if shard != self._store.shard or writer == self._store.writer:
-            return False
-        if what == "lease":
-            self._lease_changed()
-            return False
+        """Whether there is something to look for."""
+        what = concerns(payload, self._store.shard, but=self._store.writer)
         if what == "removed":
             self._gap()
-        return True
+        return what in ("objects", "removed")
+
+
+def concerns(payload: str, shard: str, *, but: str = "") -> str:
+    """What a notice is of, ``lease``, ``objects`` or ``removed``; nothing where it is of another shard, or by writer ``but``."""
+    what, _, rest = payload.partition(" ")
+    writer, _, named = rest.partition(" ")  # the shard comes last: it may have spaces in it
+    return what if named == shard and writer != but else ""

@@ -9,8 +9,6 @@ There are no Pods, hence no evidence from a kubelet: a hand-over waits for a rel
 for the lease to run out.
 """
 
-from collections.abc import Mapping
-
 from soloist.adapters.postgres.bounded import BoundedDatabase
 from soloist.adapters.postgres.row_texts import json_text
 from soloist.adapters.postgres.statements import statement
@@ -30,7 +28,7 @@ class RowLease:
         self._database = BoundedDatabase(database_url(database))
 
     @property
-    def facts(self) -> Mapping[str, str]:
+    def facts(self) -> dict[str, str]:
         """For the parent, which gives the lease back once this process is dead."""
         return {"database": self._url, "shard": self.shard}
 
