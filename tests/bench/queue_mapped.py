@@ -7,6 +7,7 @@ What is counted are rows whose completion was accepted and committed.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from tests.queue.mapped_world import QUEUE, made, shape_in, spec_of
 from tests.queue.user_tables import TABLES, UserTable
 
 MODES = {"inline": TABLES["prisma inline"], "sidecar": TABLES["prisma"]}
-CONNECTIONS = 4
+CONNECTIONS = len(os.sched_getaffinity(0))
 
 
 def table(place: Place, user: UserTable, rows: int) -> None:
