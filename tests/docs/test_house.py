@@ -15,7 +15,6 @@ MOST = 200
 LONGER = {
     "domain/view.py": "what the rules may look at is one value, and how a run counts in it is asked by all of them",
     "domain/ticks.py": "which ticks are due and why others are let go is one decision, read from top to bottom",
-    "shells/controller.py": "it puts every part of the controller together, and that is all it does",
 }
 """Modules that may be longer, each with its reason."""
 NO_NAMES = {"util", "utils", "helper", "helpers", "common", "manager"}

@@ -13,6 +13,7 @@ from soloist.shells.cli_elect import elect
 from soloist.shells.cli_migrate import migrate
 from soloist.shells.cli_options import cluster, controller_settings, each_setting, one_or_all, output_format, target
 from soloist.shells.cli_queue import queue
+from soloist.shells.cli_standalone import standalone
 from soloist.shells.cli_text import emit
 from soloist.shells.cli_worker import worker
 from soloist.shells.settings import rows
@@ -164,4 +165,5 @@ def controller(**flags: Any) -> None:
 cli.add_command(elect)
 cli.add_command(migrate)
 cli.add_command(queue)
+cli.add_command(standalone)
 cli.add_command(worker)

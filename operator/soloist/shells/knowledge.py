@@ -17,6 +17,7 @@ from soloist.adapters.kube.kopf_watch import KopfWatch
 from soloist.adapters.kube.store import RUNS, KubeStore
 from soloist.adapters.kube.watch import Watch
 from soloist.domain.errors import SoloistError
+from soloist.domain.term import Term
 from soloist.loops.cache import Cache, Key
 from soloist.loops.keeper import NEVER, Keeper
 from soloist.ports import Report
@@ -68,7 +69,7 @@ class Knowledge:
     async def stop(self) -> None:
         await self._kopf.stop()
 
-    async def begin_term(self) -> list[Coroutine[Any, Any, None]]:
+    async def begin_term(self, _term: Term) -> list[Coroutine[Any, Any, None]]:
         """Consistent lists of both kinds, taken after the Lease was; then what is to be run for ever.
 
         In this order: a run that is recorded in what was read first is then in what is read after.

@@ -1,0 +1,93 @@
+"""Which ScheduledJobs are to be in effect, by what files say now and what is in effect already.
+
+A change that cannot be used changes nothing, as an API server's refusal would: its job goes on as it last was, and the
+reason stands on the job, in an annotation. A job of a file that cannot be read at all stays as well, which is why each job
+carries the name of its file. The outcome is a function of files and store alone, so two processes with the same files make
+the same of them. One that was never good is put in as it is: the rules then say ``Valid=False`` and why.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from soloist.domain.places import Refused, fits
+from soloist.domain.spec import Invalid, parse_spec
+
+FILE, REFUSED = "soloist.dev/file", "soloist.dev/refused"
+KIND = "ScheduledJob"
+Raw = dict[str, Any]
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A job as a file has it; ``file`` is the last part of its path, the same on every host."""
+
+    raw: Mapping[str, Any]
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """``objects`` are all that there are to be; ``refused`` says, in sentences, what was not taken from the files."""
+
+    objects: Sequence[Raw]
+    refused: Sequence[str]
+
+
+def plan(jobs: Iterable[Written], problems: Mapping[str, str], stored: Iterable[Raw], refused: Refused) -> Plan:
+    """``problems``: of files that cannot be read, by the last part of their path; ``refused``: actions that are not for here."""
+    before = {_place(raw): raw for raw in stored}
+    objects: dict[tuple[str, str], Raw] = {}
+    sentences = list(problems.values())
+    for job in jobs:
+        place = _place(job.raw)
+        wrong = next((f"{job.file}: {part!r} is no name: write a-z, 0-9, '-' and '.'." for part in place if not _NAME.fullmatch(part)), "")  # fmt: skip
+        if wrong:
+            sentences.append(wrong)
+            continue
+        spec = fits(_spec(job.raw), refused)
+        known = before.get(place)
+        if isinstance(spec, Invalid):
+            sentence = f"{job.file}: {'/'.join(place)}: {spec.message}"
+            sentences.append(sentence)
+            if known is not None and not isinstance(fits(_spec(known), refused), Invalid):
+                objects[place] = _object(known, job.file, f"{sentence} What was in effect before goes on.")
+                continue
+        objects[place] = _object(job.raw, job.file, problems.get(job.file, ""))
+    for place, raw in before.items():
+        file = str(_annotations(raw).get(FILE, ""))
+        if place not in objects and file in problems:
+            objects[place] = _object(raw, file, problems[file])
+    return Plan(objects=list(objects.values()), refused=sentences)
+
+
+def _spec(raw: Mapping[str, Any]) -> Any:
+    spec = raw.get("spec")
+    return parse_spec(spec if isinstance(spec, Mapping) else {})
+
+
+def _place(raw: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = raw["metadata"]
+    return str(metadata.get("namespace") or "default"), str(metadata["name"])
+
+
+def _annotations(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = raw["metadata"].get("annotations")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _object(raw: Mapping[str, Any], file: str, refused: str) -> Raw:
+    """What a person has written on the stored object is the person's, so only a file's own metadata is taken along."""
+    namespace, name = _place(raw)
+    stored = "uid" in raw["metadata"]
+    own = {} if stored else {str(key): str(value) for key, value in _annotations(raw).items()}
+    labels = {} if stored else raw["metadata"].get("labels") or {}
+    annotations = own | {FILE: file} | ({REFUSED: refused} if refused else {})
+    spec = raw.get("spec")
+    return {
+        "kind": KIND,
+        "metadata": {"namespace": namespace, "name": name, "labels": dict(labels), "annotations": annotations},
+        "spec": spec if isinstance(spec, Mapping) else {},
+    }

@@ -1,0 +1,92 @@
+"""The manifests of one host, followed: jobs for whoever leads, queues for whoever works them, and what is wrong with a file.
+
+Looked at once a second in a thread, since a file system may hang. What is refused is said once, and again only when it was
+mended in between; it stands in ``refused`` for /readyz and for people meanwhile.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from soloist.adapters.files.documents import JOBS_TOO
+from soloist.adapters.files.manifests import Manifests
+from soloist.adapters.files.queue_files import LOOK_EVERY, found_in
+from soloist.adapters.files.secret_folder import LocalKeys
+from soloist.adapters.sealed import ReadKey, Sealed
+from soloist.domain.actions import KeyRef
+from soloist.domain.errors import ConfigError, PermanentError
+from soloist.domain.manifest_plan import KIND, Plan, Written, plan
+from soloist.domain.places import Refused
+from soloist.domain.queue_name import FoundQueues, QueueName
+from soloist.domain.queue_spec import DatabaseRef, QueueSpec
+from soloist.ports import Raw
+from soloist.shells.standalone_settings import StandaloneSettings
+
+_log = logging.getLogger("soloist.standalone")
+
+
+class LocalFiles:
+    """``refuses``: actions that are not for here. Raises ConfigError where a path is not there at the start."""
+
+    def __init__(self, settings: StandaloneSettings, refuses: Refused) -> None:
+        self._manifests, self._refuses = Manifests(settings.files, JOBS_TOO), refuses
+        self._manifests.look()
+        for path in settings.files:
+            if not Path(path).exists():
+                raise ConfigError(self._manifests.problems[str(Path(path))])
+        keys: ReadKey = LocalKeys(self._manifests, folder=settings.secrets, env=os.environ).read
+        self.read_key = keys
+        self.refused: tuple[str, ...] = ()
+
+    async def run(self, changed: Callable[[], None], tell: Callable[[FoundQueues], None]) -> NoReturn:
+        """``changed`` is called whenever a file has; ``tell`` is told of all queues, now and then."""
+        tell(last := found_in(self._manifests))
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if not await asyncio.to_thread(self._manifests.look):
+                continue
+            changed()
+            if (found := found_in(self._manifests)) != last:
+                tell(last := found)
+
+    def planned(self, stored: list[Raw]) -> Plan:
+        """What is to be in effect, of what is."""
+        problems = {Path(file).name: sentence for file, sentence in self._manifests.problems.items()}
+        objects = self._manifests.objects.items()
+        jobs = [Written(raw=each.raw, file=Path(each.file).name) for (kind, *_), each in objects if kind == KIND]
+        made = plan(jobs, problems, stored, self._refuses)
+        for sentence in set(made.refused) - set(self.refused):
+            _log.warning("file not taken", extra={"sentence": sentence})
+        self.refused = tuple(made.refused)
+        return made
+
+    async def find_queue(self, namespace: str, name: str) -> QueueSpec:
+        """One WorkQueue; PermanentError with a sentence where there is none that can be used."""
+        place, found = QueueName(namespace, name), found_in(self._manifests)
+        if place in found.invalid:
+            raise PermanentError(f"WorkQueue {place} cannot be used: {found.invalid[place].message}")
+        if place not in found.valid:
+            raise PermanentError(f"WorkQueue {place} is in none of the files: add it to one, or name another.")
+        return found.valid[place]
+
+
+class OwnDatabase:
+    """Databases by their Secret; one that is nowhere is this process's own, so that a small installation needs no Secret.
+
+    For databases only: a Secret that an HTTP header wants is never the database's URL.
+    """
+
+    def __init__(self, read_key: ReadKey, url: str) -> None:
+        self._read_key, self._url = read_key, url
+
+    async def read(self, namespace: str, ref: KeyRef) -> Sealed:
+        try:
+            return await self._read_key(namespace, ref)
+        except PermanentError:
+            return Sealed(self._url)
+
+    async def of_queue(self, name: QueueName, database: DatabaseRef) -> Sealed:
+        return await self.read(name.namespace, database.secret)

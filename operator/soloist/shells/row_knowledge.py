@@ -1,0 +1,161 @@
+"""What a standalone process knows of jobs and runs: rows, followed; and whose files the jobs are.
+
+The one that leads makes the jobs those of its files, under its epoch, at its term's beginning and whenever the files change.
+The others compare, and say so where theirs are others; they change nothing. So two with different files do not undo each
+other's: the jobs are those of whoever leads, and change once with each hand-over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
+
+from soloist.adapters.clock import SystemClock
+from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.row_changes import RowChanges
+from soloist.adapters.postgres.row_objects import JOB, RUN
+from soloist.adapters.postgres.row_specs import RowSpecs, hash_of
+from soloist.adapters.postgres.row_store import RowStore
+from soloist.domain.errors import SoloistError
+from soloist.domain.manifest_plan import Plan
+from soloist.domain.term import Term
+from soloist.loops.cache import Cache, Key
+from soloist.loops.keeper import NEVER, Keeper
+from soloist.ports import Raw, Report
+from soloist.shells.standalone_settings import StandaloneSettings
+
+_log = logging.getLogger("soloist.standalone")
+
+COMPARES_EVERY = 15.0
+AGAIN = 1.0
+
+
+class RowKnowledge:
+    """``planned`` gives what is to be in effect by the files, of what is."""
+
+    def __init__(
+        self,
+        settings: StandaloneSettings,
+        clock: SystemClock,
+        database: Database,
+        store: RowStore,
+        *,
+        report: Report,
+        planned: Callable[[list[Raw]], Plan],
+        wake: Callable[[Key], None],
+    ) -> None:
+        self._limit, self._clock, self._born = settings.staleness_limit, clock, clock.boottime()
+        self._store, self._planned = store, planned
+        self.cache = Cache()
+        self._specs = RowSpecs(database, shard=store.shard, writer=store.writer)
+        self._keeper = Keeper(
+            cache=self.cache, store=store, report=report, clock=clock, wake=wake, every=settings.relist
+        )
+        self._changes = RowChanges(
+            database,
+            store,
+            changed=self._changed,
+            gap=self._gap,
+            boottime=clock.boottime,
+        )
+        self._epoch: int | None = None
+        self._files_changed, self._runs_gap = asyncio.Event(), asyncio.Event()
+        self.differs = ""
+        """How the files of this process differ from what is in effect; empty where they do not."""
+
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        """What is to be run for ever."""
+        return [self._keeper.run(), self._changes.run(), self._follow_files()]
+
+    def files_changed(self) -> None:
+        self._files_changed.set()
+
+    async def begin_term(self, term: Term) -> list[Coroutine[Any, Any, Any]]:
+        """The jobs of these files, then consistent lists of jobs and of runs."""
+        self._epoch = term.epoch
+        self._changes.follow(RUN)
+        wait = 0.1
+        while True:
+            try:
+                await self._apply(term.epoch)
+                await self._keeper.relist_jobs()
+                await self._keeper.relist_runs()
+                return [self._follow_run_gaps()]
+            except SoloistError as error:
+                _log.warning("the term cannot start yet", extra={"error": str(error)})
+                await asyncio.sleep(wait)
+                wait = min(2.0, wait * 2)
+
+    def fresh(self) -> bool:
+        jobs = max(self._keeper.jobs_listed, self._changes.heard)
+        runs = max(self._keeper.runs_listed, self._changes.heard)
+        return self._clock.boottime() - min(jobs, runs) < self._limit
+
+    def follows(self) -> tuple[bool, str]:
+        """For /healthz: whether the database is being listened to at all."""
+        limit = 2 * self._limit
+        age = self._clock.boottime() - max(self._keeper.jobs_listed, self._changes.heard, self._born)
+        return age < limit, f"jobs were last heard of {age:.0f} s ago (limit {limit:.0f} s)"
+
+    def is_filled(self) -> tuple[bool, str]:
+        """For /readyz: whether the first list is through."""
+        filled = self._keeper.jobs_listed > NEVER
+        return filled, f"{len(self.cache)} jobs are known" if filled else "the first list is not through"
+
+    async def _apply(self, epoch: int) -> None:
+        plan = self._planned((await self._store.list_jobs()).items)
+        applied = await self._specs.apply(plan.objects, kinds=[JOB], epoch=epoch)
+        self.differs = ""
+        if applied.made or applied.changed or applied.removed:
+            counts = {"made": applied.made, "changed": applied.changed, "removed": applied.removed}
+            _log.info("files are in effect", extra=counts)
+
+    async def _follow_files(self) -> NoReturn:
+        while True:
+            try:
+                async with asyncio.timeout(COMPARES_EVERY):
+                    await self._files_changed.wait()
+            except TimeoutError:
+                pass  # it is time to compare again
+            self._files_changed.clear()
+            try:
+                if self._epoch is None:
+                    await self._compare()
+                else:
+                    await self._apply(self._epoch)
+                    await self._keeper.relist_jobs()
+            except SoloistError as error:
+                _log.warning("files are not in effect yet", extra={"error": str(error)})
+                self._files_changed.set()
+                await asyncio.sleep(AGAIN)
+
+    async def _compare(self) -> None:
+        in_effect = await self._specs.in_effect()
+        if in_effect is None:
+            return
+        plan = self._planned((await self._store.list_jobs()).items)
+        same = hash_of(plan.objects) == in_effect.hash
+        differs = "" if same else f"the jobs in effect are from the files of {in_effect.of}, and the files here are others: give both the same"  # fmt: skip
+        if differs and differs != self.differs:
+            _log.warning("files differ", extra={"in_effect": in_effect.of, "sentence": differs})
+        if self.differs and not differs:
+            _log.info("files agree")
+        self.differs = differs
+
+    def _changed(self, raw: Raw) -> None:
+        (self._keeper.job_seen if raw["kind"] == JOB else self._keeper.run_seen)("MODIFIED", raw)
+
+    def _gap(self) -> None:
+        self._keeper.gap()
+        self._runs_gap.set()
+
+    async def _follow_run_gaps(self) -> NoReturn:
+        while True:
+            await self._runs_gap.wait()
+            self._runs_gap.clear()
+            try:
+                await self._keeper.relist_runs()
+            except SoloistError as error:
+                _log.warning("runs are not listed", extra={"error": str(error)})
+                self._runs_gap.set()
+                await asyncio.sleep(AGAIN)

@@ -1,0 +1,67 @@
+"""The database that a standalone process lives in: the one that was named, or this host's own, which is kept running."""
+
+import asyncio
+import logging
+from typing import NoReturn
+
+from soloist.adapters.postgres import migrate
+from soloist.adapters.postgres.embedded import Embedded
+from soloist.domain.errors import ConfigError, SoloistError, TransientError
+from soloist.shells.standalone_settings import StandaloneSettings
+
+_log = logging.getLogger("soloist.standalone")
+
+LOOKS_EVERY = 1.0
+ONE_HOST = (
+    "the embedded database serves the processes of this one host: two hosts would each have their own, and each lead"
+)
+
+
+class StandalonePlace:
+    """``url`` is a database with this program's schema, once ``open`` is through."""
+
+    def __init__(self, settings: StandaloneSettings) -> None:
+        self._embedded = Embedded(settings.folder) if settings.embedded else None
+        self.url = self._embedded.url if self._embedded is not None else settings.database
+
+    async def open(self) -> None:
+        """Waits for a database that is not there yet. Raises ConfigError where it has no schema, or another's."""
+        if self._embedded is not None:
+            started = await asyncio.to_thread(self._embedded.join)
+            _log.warning("embedded database", extra={"started": started, "folder": str(self._embedded.folder), "sentence": ONE_HOST})  # fmt: skip
+            await asyncio.to_thread(migrate.migrate, self.url)
+            return
+        told = False
+        while True:
+            try:
+                missing = await asyncio.to_thread(migrate.look, self.url)
+                break
+            except TransientError as error:
+                if not told:
+                    _log.warning("waiting for the database", extra={"error": str(error)})
+                told = True
+                await asyncio.sleep(LOOKS_EVERY)
+        if missing:
+            raise ConfigError(
+                "The database lacks this program's schema: run soloist migrate --database … once, before."
+            )
+
+    async def keep(self) -> NoReturn:
+        """For ever: start an embedded database again that is gone."""
+        while True:
+            await asyncio.sleep(LOOKS_EVERY)
+            if self._embedded is None or self._embedded.runs():
+                continue
+            try:
+                started = await asyncio.to_thread(self._embedded.join)
+                _log.warning("embedded database was gone", extra={"started": started})
+            except SoloistError as error:
+                _log.error("embedded database does not start", extra={"error": str(error)})
+
+    async def close(self) -> None:
+        if self._embedded is not None and await asyncio.to_thread(self._embedded.leave):
+            _log.info("embedded database stopped: nobody else uses it")
+
+    def standing(self) -> tuple[bool, str]:
+        """For /readyz."""
+        return True, ONE_HOST if self._embedded is not None else "every process with this database is a replica"
