@@ -45,12 +45,14 @@ class Received:
 class Backend:
     """`with Backend() as backend: … backend.url("/hook") … backend.wait(3)`."""
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, *, address: str = "127.0.0.1") -> None:
         self._owned = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="soloist-backend-"))
         self.file = self.directory / "received.jsonl"
         server = Path(__file__).with_name("backend_server.py")
-        self.child = Child("backend", [sys.executable, "-P", server, self.file], log=self.directory / "backend.log")
+        argv = [sys.executable, "-P", server, self.file, address]
+        self.child = Child("backend", argv, log=self.directory / "backend.log")
+        self.address = address
         self._received: dict[int, Received] = {}
         self._offset = 0
         self.port = self._control = 0
@@ -71,14 +73,14 @@ class Backend:
             rmtree(self.directory, ignore_errors=True)
 
     def url(self, path: str = "/") -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
+        return f"http://{self.address}:{self.port}{path}"
 
     # What it shall do
 
     def rule(self, path: str = "", **rule: Any) -> None:
-        """From now on, for paths in which the regular expression is found, the newest rule decides. Keywords: status, body,
-        headers, delay (seconds before the reply), hang, reset (RST once the request is read), times (how often),
-        kill_pid or kill_pid_file (SIGKILL on receipt), kill_after_reply."""
+        """From now on, for paths in which the regular expression is found, the newest rule decides. Keywords: holding (only
+        for requests with that text in their body), status, body, headers, delay (seconds before the reply), hang, reset (RST
+        once the request is read), times (how often), kill_pid or kill_pid_file (SIGKILL on receipt), kill_after_reply."""
         unknown = rule.keys() - RULES
         if unknown:
             raise ValueError(
@@ -147,6 +149,7 @@ class Backend:
 
 
 RULES = (
+    "holding",
     "status",
     "body",
     "headers",

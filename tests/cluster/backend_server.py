@@ -1,6 +1,6 @@
 """The process behind `backend.Backend`: records each request in a file before it answers, then does what a rule says.
 
-Run as `python backend_server.py FILE`. It writes its two ports beside the file: one is for the application under test, one for
+Run as `python backend_server.py FILE ADDRESS`. It writes its two ports beside the file: one is for the application under test, one for
 the test.
 Every record is one write to a file opened for appending, so whoever is killed next, what was received stays known.
 """
@@ -24,8 +24,8 @@ from aiohttp import web
 
 
 class Receiver:
-    """Rules are dicts: path (regular expression), status, body, headers, delay, hang, reset, kill_pid, kill_pid_file,
-    kill_after_reply, times. The newest that matches decides."""
+    """Rules are dicts: path (regular expression), holding (text in the request's body), status, body, headers, delay, hang,
+    reset, kill_pid, kill_pid_file, kill_after_reply, times. The newest that matches decides."""
 
     def __init__(self, file: Path) -> None:
         self.records = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -46,7 +46,7 @@ class Receiver:
             headers=dict(request.headers),
             body=body.decode(errors="replace"),
         )
-        rule = self.rule_for(request.path_qs)
+        rule = self.rule_for(request.path_qs, body)
         if not rule.get("kill_after_reply"):
             kill(rule)
         answer = await self.act(request, rule)
@@ -70,9 +70,10 @@ class Receiver:
             status=rule.get("status", 200), body=rule.get("body", "ok").encode(), headers=rule.get("headers", {})
         )
 
-    def rule_for(self, path: str) -> dict[str, Any]:
+    def rule_for(self, path: str, body: bytes) -> dict[str, Any]:
         for rule in self.rules:
-            if rule.get("times") != 0 and re.search(rule.get("path", ""), path):
+            meant = re.search(rule.get("path", ""), path) and rule.get("holding", "").encode() in body
+            if rule.get("times") != 0 and meant:
                 if rule.get("times"):
                     rule["times"] -= 1
                 return rule
@@ -101,17 +102,17 @@ def kill(rule: dict[str, Any]) -> None:
             return
 
 
-async def listen(handle: Any) -> int:
+async def listen(handle: Any, address: str) -> int:
     runner = web.ServerRunner(web.Server(handle, access_log=None))
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=4096)
+    site = web.TCPSite(runner, address, 0, backlog=4096)
     await site.start()
     return int(runner.addresses[0][1])
 
 
-async def main(file: Path) -> None:
+async def main(file: Path, address: str) -> None:
     receiver = Receiver(file)
-    ports = {"port": await listen(receiver.receive), "control": await listen(receiver.control)}
+    ports = {"port": await listen(receiver.receive, address), "control": await listen(receiver.control, "127.0.0.1")}
     made = file.with_suffix(".ports.new")
     made.write_text(json.dumps(ports))
     made.rename(file.with_suffix(".ports"))
@@ -119,4 +120,4 @@ async def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,18 +15,20 @@ from tests.cluster.children import until
 from tests.queue.workers import Crew
 
 LEASE = 5
+ROWS = int(os.environ.get("SOLOIST_TEST_ROWS", "2000"))
+"""Rows for one worker; four get ten thousand anyway."""
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_each_of_two_thousand_rows_is_received_and_accepted_once(crew: Crew, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "rows"), [(1, ROWS), (4, max(ROWS, 10_000))])
+def test_each_row_is_received_and_accepted_once(crew: Crew, workers: int, rows: int) -> None:
     crew.queue()
-    crew.fill(2000)
+    crew.fill(rows)
     members = [crew.start(f"w{number}") for number in range(workers)]
-    crew.until_empty()
-    found = crew.audit(2000)
+    crew.until_empty(timeout=240)
+    found = crew.audit(rows)
     assert {len(requests) for requests in found.values()} == {1}, "nobody was disturbed, so nothing came twice"
-    until(lambda: total(members, "soloist_queue_attempts_total") == 2000, what="all are counted", timeout=10)
+    until(lambda: total(members, "soloist_queue_attempts_total") == rows, what="all are counted", timeout=10)
     assert total(members, "soloist_queue_claims_lost_total") == 0
     assert total(members, "soloist_queue_in_flight") == 0
     assert [round(worker.resident_mb()) for worker in members if worker.resident_mb() > 90] == []
@@ -220,6 +224,28 @@ def test_a_row_that_always_fails_ends_as_a_dead_letter_with_its_last_error(crew:
     assert worker.metric("soloist_queue_attempts_total", result="failed") == 3
     until(lambda: worker.metric("soloist_queue_dead_total", reason="Failed") == 1, what="it is counted", timeout=5)
     assert worker.said("row given up")[0]["attempt"] == 3
+
+
+def test_a_row_that_kills_its_worker_ends_as_a_dead_letter_and_starves_no_other(crew: Crew, tmp_path: Path) -> None:
+    crew.queue(leaseSeconds=LEASE, maxReclaims=1, concurrency={"perWorker": 1}, http={"timeoutSeconds": 3})
+    victim = tmp_path / "victim"
+    crew.backend.rule(holding='"n": 0}', kill_pid_file=str(victim))
+    names = itertools.count()
+    member = crew.start(f"w{next(names)}")
+    victim.write_text(str(member.child()))
+    crew.fill(100)
+    for _ in range(2):
+        member.gone()
+        member = crew.start(f"w{next(names)}")
+        victim.write_text(str(member.child()))
+    crew.until_empty()
+    assert set(crew.received()) == set(range(100))
+    assert {n: len(requests) for n, requests in crew.received().items() if len(requests) > 1} == {0: 2}
+    with crew.connect() as connection:
+        (letter,) = connection.execute("SELECT payload, reason, reclaims FROM soloist.dead_items").fetchall()
+    assert letter == ({"n": 0}, "ReclaimedTooOften", 2)
+    buried = "soloist_queue_dead_total"
+    until(lambda: member.metric(buried, reason="ReclaimedTooOften") == 1, what="it is counted", timeout=10)
 
 
 def test_more_urgent_rows_go_first(crew: Crew) -> None:

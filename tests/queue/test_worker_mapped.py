@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from tests.cluster.children import until
 from tests.queue.user_tables import PRISMA, PRISMA_DDL, PRISMA_INLINE_DDL, PRISMA_NEW
 from tests.queue.workers import Crew, Worker
 
+ROWS = int(os.environ.get("SOLOIST_TEST_ROWS", "1000"))
+"""Rows for one worker; four get ten thousand anyway."""
 pytestmark = pytest.mark.slow
 SECRET = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"
 ALLOW = {"SOLOIST_DATA_ALLOW": "127.0.0.0/8"}
@@ -87,28 +90,30 @@ def stopped(workers: list[Worker]) -> None:
 
 
 @pytest.mark.parametrize("claim", ["Sidecar", "Inline"])
-@pytest.mark.parametrize("workers", [1, 4])
-def test_each_row_of_the_users_table_is_sent_once_signed_and_marked(crew: Crew, claim: str, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "rows"), [(1, ROWS), (4, max(ROWS, 10_000))])
+def test_each_row_of_the_users_table_is_sent_once_signed_and_marked(
+    crew: Crew, claim: str, workers: int, rows: int
+) -> None:
     app = Application(crew, claim)
-    app.add(1000)
+    app.add(rows)
     members = [crew.start(f"w{number}", **ALLOW) for number in range(workers)]
-    app.until_delivered(1000)
+    app.until_delivered(rows, timeout=240)
     stopped(members)
     app.clean()
     requests = crew.backend.received("/wh1")
-    assert len(requests) == len(by_message(requests)) == 1000
-    assert sorted(json.loads(each.body)["n"] for each in requests) == list(range(1, 1001))
+    assert len(requests) == len(by_message(requests)) == rows
+    assert sorted(json.loads(each.body)["n"] for each in requests) == list(range(1, rows + 1))
     Webhook(SECRET).verify(requests[0].body, requests[0].headers)
     attempted = 'SELECT count(*) FROM app."WebhookDelivery" WHERE "attempts" = 1 AND "deliveredAt" IS NOT NULL'
-    assert crew.ask(attempted) == 1000
+    assert crew.ask(attempted) == rows
 
 
-@pytest.mark.parametrize("claim", ["Sidecar", "Inline"])
-def test_a_killed_worker_loses_no_row_of_the_users_table(crew: Crew, claim: str) -> None:
+@pytest.mark.parametrize(("claim", "workers"), [("Sidecar", 2), ("Inline", 2), ("Sidecar", 1)])
+def test_a_killed_worker_loses_no_row_of_the_users_table(crew: Crew, claim: str, workers: int) -> None:
     app = Application(crew, claim, leaseSeconds=6, maxReclaims=50, concurrency={"perWorker": 16})
     crew.backend.rule(delay=0.2)
     app.add(600)
-    members = [crew.ready(f"w{number}", **ALLOW) for number in range(2)]
+    members = [crew.ready(f"w{number}", **ALLOW) for number in range(workers)]
     for number in range(3):
         before = len(crew.backend.received("/wh1"))
         until(lambda before=before: len(crew.backend.received("/wh1")) > before + 40, what="at it", timeout=60)
