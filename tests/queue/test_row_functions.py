@@ -399,7 +399,8 @@ def test_a_queue_that_is_not_registered_and_one_that_is_inline_are_refused_with_
         ("SELECT soloist.claim_rows(%s, 0)", "n is 0"),
         ("SELECT soloist.claim_rows(%s, 1, '0 s')", "lease is"),
         ("SELECT soloist.settle_rows(%s, '{a}', '{1}', '{Finished}')", "outcomes holds something else"),
-        ("SELECT soloist.settle_rows(%s, '{a,b}', '{1}', '{Done}')", "there are 2 rows, 1 fences and 1 outcomes"),
+        ("SELECT soloist.settle_rows(%s, '{a,b}', '{1}', '{Done}')", "there are 2 rows, 1 fences, 1 outcomes"),
+        ("SELECT soloist.settle_rows(%s, '{a,b}', '{1,2}', '{Done,Failed}', '{x,x}', '{1 s}')", "2 errors and 1 waits"),
     ],
 )
 def test_what_makes_no_sense_is_refused(enter: Enter, query: str, said: str) -> None:

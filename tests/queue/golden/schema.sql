@@ -469,6 +469,12 @@ CREATE FUNCTION soloist.fail(ids bigint[], fences bigint[], errors text[], retry
     SET jit TO 'off'
     AS $$
 BEGIN
+    -- A row without a wait is given up: of arrays of several lengths some would be that nobody meant.
+    IF cardinality(ids) <> ANY (ARRAY[cardinality(fences), cardinality(errors), cardinality(retry_in)]) THEN
+        RAISE EXCEPTION 'there are % ids, % fences, % errors and % waits',
+            cardinality(ids), cardinality(fences), cardinality(errors), cardinality(retry_in)
+            USING ERRCODE = '22023', HINT = 'Give one of each for each row, null for those without.';
+    END IF;
     RETURN QUERY
     WITH said AS MATERIALIZED (
         SELECT w.id, left(a.error, 4000) AS error, a.wait
@@ -904,6 +910,12 @@ BEGIN
     IF NOT outcomes <@ known OR array_position(outcomes, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'outcomes holds something else than %', known
             USING ERRCODE = '22023', HINT = 'Give one outcome for each id.';
+    ELSIF cardinality(ids) <> ANY (
+        ARRAY[cardinality(fences), cardinality(outcomes), cardinality(errors), cardinality(retry_in)]
+    ) THEN
+        RAISE EXCEPTION 'there are % ids, % fences, % outcomes, % errors and % waits',
+            cardinality(ids), cardinality(fences), cardinality(outcomes), cardinality(errors), cardinality(retry_in)
+            USING ERRCODE = '22023', HINT = 'Give one of each for each row, null for those without.';
     END IF;
     RETURN QUERY
     WITH said AS MATERIALIZED (
@@ -988,9 +1000,12 @@ BEGIN
     IF NOT outcomes <@ known OR array_position(outcomes, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'outcomes holds something else than %', known
             USING ERRCODE = '22023', HINT = 'Give one outcome for each row.';
-    ELSIF cardinality(pks) <> cardinality(fences) OR cardinality(pks) <> cardinality(outcomes) THEN
-        RAISE EXCEPTION 'there are % rows, % fences and % outcomes', cardinality(pks), cardinality(fences), cardinality(outcomes)
-            USING ERRCODE = '22023', HINT = 'Give one of each for each row.';
+    ELSIF cardinality(pks) <> ANY (
+        ARRAY[cardinality(fences), cardinality(outcomes), cardinality(errors), cardinality(retry_in)]
+    ) THEN
+        RAISE EXCEPTION 'there are % rows, % fences, % outcomes, % errors and % waits',
+            cardinality(pks), cardinality(fences), cardinality(outcomes), cardinality(errors), cardinality(retry_in)
+            USING ERRCODE = '22023', HINT = 'Give one of each for each row, null for those without.';
     END IF;
     SELECT
         array_agg(CASE

@@ -63,6 +63,12 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 BEGIN
+    -- A row without a wait is given up: of arrays of several lengths some would be that nobody meant.
+    IF cardinality(ids) <> ANY (ARRAY[cardinality(fences), cardinality(errors), cardinality(retry_in)]) THEN
+        RAISE EXCEPTION 'there are % ids, % fences, % errors and % waits',
+            cardinality(ids), cardinality(fences), cardinality(errors), cardinality(retry_in)
+            USING ERRCODE = '22023', HINT = 'Give one of each for each row, null for those without.';
+    END IF;
     RETURN QUERY
     WITH said AS MATERIALIZED (
         SELECT w.id, left(a.error, 4000) AS error, a.wait
@@ -114,6 +120,12 @@ BEGIN
     IF NOT outcomes <@ known OR array_position(outcomes, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'outcomes holds something else than %', known
             USING ERRCODE = '22023', HINT = 'Give one outcome for each id.';
+    ELSIF cardinality(ids) <> ANY (
+        ARRAY[cardinality(fences), cardinality(outcomes), cardinality(errors), cardinality(retry_in)]
+    ) THEN
+        RAISE EXCEPTION 'there are % ids, % fences, % outcomes, % errors and % waits',
+            cardinality(ids), cardinality(fences), cardinality(outcomes), cardinality(errors), cardinality(retry_in)
+            USING ERRCODE = '22023', HINT = 'Give one of each for each row, null for those without.';
     END IF;
     RETURN QUERY
     WITH said AS MATERIALIZED (

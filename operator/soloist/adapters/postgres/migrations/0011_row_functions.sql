@@ -67,9 +67,12 @@ BEGIN
     IF NOT outcomes <@ known OR array_position(outcomes, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'outcomes holds something else than %', known
             USING ERRCODE = '22023', HINT = 'Give one outcome for each row.';
-    ELSIF cardinality(pks) <> cardinality(fences) OR cardinality(pks) <> cardinality(outcomes) THEN
-        RAISE EXCEPTION 'there are % rows, % fences and % outcomes', cardinality(pks), cardinality(fences), cardinality(outcomes)
-            USING ERRCODE = '22023', HINT = 'Give one of each for each row.';
+    ELSIF cardinality(pks) <> ANY (
+        ARRAY[cardinality(fences), cardinality(outcomes), cardinality(errors), cardinality(retry_in)]
+    ) THEN
+        RAISE EXCEPTION 'there are % rows, % fences, % outcomes, % errors and % waits',
+            cardinality(pks), cardinality(fences), cardinality(outcomes), cardinality(errors), cardinality(retry_in)
+            USING ERRCODE = '22023', HINT = 'Give one of each for each row, null for those without.';
     END IF;
     SELECT
         array_agg(CASE
