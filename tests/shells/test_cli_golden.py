@@ -19,5 +19,5 @@ def test_no_golden_file_is_left_over() -> None:
 
 
 def test_every_command_has_a_page_of_help() -> None:
-    assert set(cli.commands) == {*COMMANDS, "controller", "worker"}
+    assert set(cli.commands) == {*COMMANDS, "controller", "elect", "standalone", "worker"}
     assert set(queue.commands) == set(QUEUE_COMMANDS)

@@ -47,6 +47,9 @@ cluster = _options(
     access,
     click.option("--lease-name", default="soloist", envvar="SOLOIST_LEASE_NAME", show_default=True, help="Name of the controllers' Lease."),
     click.option("--lease-namespace", default="", envvar="SOLOIST_LEASE_NAMESPACE", help="Its namespace; default: found."),
+    click.option("--database", default="", envvar="SOLOIST_DATABASE", help="Instead of a cluster: the database of soloist standalone [SOLOIST_DATABASE]."),
+    click.option("--embedded", is_flag=True, envvar="SOLOIST_EMBEDDED", help="Instead of a cluster: its embedded database [SOLOIST_EMBEDDED]."),
+    click.option("--data", default="", envvar="SOLOIST_DATA", help="With --embedded: its folder; default: ~/.local/share/soloist."),
 )  # fmt: skip
 
 
@@ -55,7 +58,22 @@ def target(options: dict[str, Any], **more: Any) -> "Target":
     from soloist.shells.cli_target import Target
 
     names = ("kubeconfig", "context", "namespace", "lease_name", "lease_namespace")
-    return Target.of(**{name: options[name] for name in names if name in options}, **more)
+    found = {name: options[name] for name in names if name in options}
+    if not found.get("kubeconfig") and not found.get("context"):
+        more["one_host"] = bool(options.get("embedded")) and not options.get("database")
+        more["database"] = _embedded(options["data"]) if more["one_host"] else options.get("database") or ""
+    return Target.of(**found, **more)
+
+
+def _embedded(folder: str) -> str:
+    from soloist.adapters.postgres.embedded import Embedded
+    from soloist.shells.cli_text import Complaint
+    from soloist.shells.standalone_settings import folder_of
+
+    try:
+        return Embedded(folder_of(folder)).url
+    except ConfigError as error:
+        raise Complaint(str(error)) from error
 
 
 def one_or_all(job: str | None, everything: bool) -> str | None:

@@ -5,16 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from soloist.adapters.clock import SystemClock
 from soloist.adapters.kube.answers import NotFound, Refusal
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.queue_watch import QUEUES
 from soloist.adapters.kube.store import JOBS, RUNS, KubeStore, collection, list_all, path_of
 from soloist.domain.lease import EPOCH, LeaseRecord
 from soloist.domain.lease import parse as parse_lease
-from soloist.domain.parsing import parse_job
 from soloist.domain.runs import Job
-from soloist.domain.why_facts import Facts, Seen
+from soloist.domain.why_facts import Seen
 from soloist.ports import Raw
 from soloist.shells.cli_target import Target, forbidden
 from soloist.shells.cli_text import Complaint
@@ -135,15 +133,3 @@ async def read_runs(api: KubeApi, job: Raw) -> list[Raw]:
         items = (await KubeStore(api, namespaces=(meta["namespace"],)).list_runs()).items
     mine = [run for run in items if run["spec"].get("scheduledJobName") == meta["name"]]
     return [run for run in mine if run["spec"].get("scheduledJobUID") in (None, meta["uid"])]
-
-
-async def read_facts(api: KubeApi, target: Target, name: str) -> Facts:
-    """One job with all that ``why`` looks at."""
-    raw = await read_job(api, target, name)
-    job = parse_job(raw)
-    runs = tuple(Seen.of(run) for run in await read_runs(api, raw))
-    hints = [*(entry.lease for entry in job.active), *(seen.run.lease or "" for seen in runs)]
-    leases = await find_leases(api, target, hints)
-    lease = leases.of(job, runs)
-    unknown = leases.unknown if lease is None else ""
-    return Facts(job=job, runs=runs, lease=lease, lease_unknown=unknown, now=SystemClock().now())

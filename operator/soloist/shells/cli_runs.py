@@ -9,15 +9,15 @@ from soloist.domain.runs import Run
 from soloist.domain.ticks import Reason
 from soloist.domain.wall_time import Unreadable, away, read_time, shown, span
 from soloist.domain.why import Answer, Facts, Outlook, Seen, outlook, why
-from soloist.shells.cli_reading import read_facts
-from soloist.shells.cli_target import Target, talk
+from soloist.shells.cli_desk import converse, read_facts
+from soloist.shells.cli_target import Target
 from soloist.shells.cli_text import WrongWords, indented, table
 
 Reply = tuple[dict[str, Any], list[str]]
 
 
 def runs(target: Target, name: str) -> Reply:
-    return runs_of(talk(target, lambda api: read_facts(api, target, name)))
+    return runs_of(converse(target, lambda desk: read_facts(desk, name)))
 
 
 def runs_of(facts: Facts) -> Reply:
@@ -83,7 +83,7 @@ def _shown(text: Any, facts: Facts) -> str:
 
 
 def why_job(target: Target, name: str, at: str | None) -> Reply:
-    return why_of(talk(target, lambda api: read_facts(api, target, name)), at)
+    return why_of(converse(target, lambda desk: read_facts(desk, name)), at)
 
 
 def why_of(facts: Facts, at: str | None) -> Reply:

@@ -1,35 +1,32 @@
 """``soloist status``: who leads, what is wrong, and every job in one line; problems come first."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from soloist.adapters.clock import SystemClock
-from soloist.adapters.kube.api import KubeApi
-from soloist.adapters.kube.store import KubeStore
-from soloist.domain.conditions import DECIDED_AHEAD
+from soloist.domain.conditions import DECIDED_AHEAD, RUN_REFUSED
 from soloist.domain.gate import still_auto_paused
 from soloist.domain.instants import parse_time, stamp
-from soloist.domain.lease import LeaseRecord
 from soloist.domain.parsing import parse_job
 from soloist.domain.runs import Job, Phase
 from soloist.domain.ticks import base, tick_of
-from soloist.domain.wall_time import away, shown, span
+from soloist.domain.wall_time import away, shown
 from soloist.domain.why_facts import (
-    ABSENCE_REMEDY,
     Facts,
     Obstacle,
-    holder_name,
     leader_absence,
     obstacles,
-    pause_words,
 )
-from soloist.shells.cli_reading import Leases, find_leases, place
-from soloist.shells.cli_target import Target, talk
+from soloist.shells.cli_desk import ONE_HOST, Desk, converse, noted
+from soloist.shells.cli_leader import leads, lease_document, lease_lines
+from soloist.shells.cli_reading import Leases
+from soloist.shells.cli_target import Target
 from soloist.shells.cli_text import indented, table
 
 OVERDUE = timedelta(seconds=60)
+NONE: Mapping[str, Obstacle] = {}
 _OF_THE_FLEET = ("NoLeader", "LeaderNotKnown", "FleetPaused")
 
 
@@ -38,17 +35,19 @@ def status(target: Target, *, patience: float = 0.0) -> tuple[dict[str, Any], li
     clock = SystemClock()
     ends = clock.boottime() + patience
 
-    async def read(api: KubeApi) -> tuple[list[Job], Leases]:
+    async def read(desk: Desk) -> tuple[list[Job], Leases]:
         while True:
-            jobs = [parse_job(raw) for raw in (await KubeStore(api, namespaces=target.namespaces).list_jobs()).items]
-            leases = await find_leases(api, target, (entry.lease for job in jobs for entry in job.active))
-            if clock.boottime() >= ends or any(_leads(lease, clock.now()) for lease in leases.found):
+            jobs = [parse_job(raw) for raw in noted(await desk.jobs(), refused)]
+            leases = await desk.leases(entry.lease for job in jobs for entry in job.active)
+            if clock.boottime() >= ends or any(leads(lease, clock.now()) for lease in leases.found):
                 return jobs, leases
             await asyncio.sleep(min(1.0, max(0.0, ends - clock.boottime())))
 
-    jobs, leases = talk(target, read)
+    refused: dict[str, Obstacle] = {}
+    jobs, leases = converse(target, read)
     where = "all namespaces" if target.everywhere else f"namespace {target.namespace}"
-    return overview(jobs, leases, clock.now(), where=where, everywhere=target.everywhere)
+    made = overview(jobs, leases, clock.now(), where=where, everywhere=target.everywhere, refused=refused)
+    return made if not target.one_host else ({**made[0], "oneHost": True}, [f"DATABASE  {ONE_HOST}", *made[1]])
 
 
 def is_led(document: dict[str, Any]) -> bool:
@@ -57,15 +56,22 @@ def is_led(document: dict[str, Any]) -> bool:
 
 
 def overview(
-    jobs: Iterable[Job], leases: Leases, now: datetime, *, where: str, everywhere: bool
+    jobs: Iterable[Job],
+    leases: Leases,
+    now: datetime,
+    *,
+    where: str,
+    everywhere: bool,
+    refused: Mapping[str, Obstacle] = NONE,
 ) -> tuple[dict[str, Any], list[str]]:
     """``where`` names what was looked at; with ``everywhere`` jobs are shown with their namespaces."""
     all_facts = [Facts(job=job, lease=leases.of(job), lease_unknown=leases.unknown, now=now) for job in jobs]
-    found = {facts.job.uid: list(problems(facts)) for facts in all_facts}
+    noted_down = {uid: [each] for uid, each in refused.items()}
+    found = {f.job.uid: [*problems(f), *noted_down.get(f.job.uid, ())] for f in all_facts}
     all_facts.sort(key=lambda f: (not found[f.job.uid], f.job.namespace, f.job.name))
     troubled = [facts for facts in all_facts if found[facts.job.uid]]
     document = {
-        "leases": [_lease_document(lease, now) for lease in leases.found],
+        "leases": [lease_document(lease, now) for lease in leases.found],
         "leaderUnknown": leases.unknown or None,
         "problems": [
             {"namespace": f.job.namespace, "name": f.job.name, "reason": p.reason, "says": p.what, "do": p.do or None}
@@ -74,7 +80,7 @@ def overview(
         ],
         "jobs": [_job_document(facts) for facts in all_facts],
     }
-    lines = [*_lease_lines(leases, now)]
+    lines = [*lease_lines(leases, now)]
     if troubled:
         lines += ["", f"PROBLEMS ({len(troubled)} of {len(all_facts)} jobs)"]
         for facts in troubled:
@@ -91,7 +97,7 @@ def problems(facts: Facts) -> Iterator[Obstacle]:
     yield from (
         each
         for each in found
-        if each.reason in ("Invalid", DECIDED_AHEAD) or (each.reason == "Paused" and paused_itself)
+        if each.reason in ("Invalid", DECIDED_AHEAD, RUN_REFUSED) or (each.reason == "Paused" and paused_itself)
     )
     failures, result = int(job.status.get("consecutiveFailures") or 0), job.status.get("lastResult")
     why = f"kubectl soloist why {facts.named}"
@@ -120,42 +126,6 @@ def _problem_lines(facts: Facts, found: Iterable[Obstacle]) -> Iterator[str]:
         yield f"{facts.job.namespace}/{facts.job.name}: {problem.what}"
         if problem.do:
             yield f"    -> {problem.do}"
-
-
-def _lease_lines(leases: Leases, now: datetime) -> Iterator[str]:
-    if leases.unknown:
-        yield f"LEADER  not known: {leases.unknown}"
-    elif not leases.found:
-        yield f"LEADER  none. {leader_absence(None, now)}"
-        yield f"        -> {ABSENCE_REMEDY}"
-    for lease in leases.found:
-        absence = leader_absence(lease, now)
-        if absence is not None:
-            yield f"LEADER  none (Lease {place(lease)}). {absence}"
-            yield f"        -> {ABSENCE_REMEDY}"
-        else:
-            age = f"for {span(now - lease.acquire_time)}" if lease.acquire_time is not None else "since an unknown time"
-            renewed = f"renewed {away(lease.renew_time, now)}" if lease.renew_time is not None else ""
-            yield f"LEADER  {holder_name(lease)} {age} (Lease {place(lease)}, epoch {lease.epoch}, {renewed})"
-        if lease.fleet_paused is not None:
-            yield f"PAUSED  the whole installation{pause_words(lease.fleet_paused)}"
-            yield "        -> To go on: kubectl soloist resume --all"
-
-
-def _leads(lease: LeaseRecord, now: datetime) -> bool:
-    return leader_absence(lease, now) is None
-
-
-def _lease_document(lease: LeaseRecord, now: datetime) -> dict[str, Any]:
-    return {
-        "lease": place(lease),
-        "leading": _leads(lease, now),
-        "holder": holder_name(lease) or None,
-        "epoch": lease.epoch,
-        "acquired": stamp(lease.acquire_time) if lease.acquire_time is not None else None,
-        "renewed": stamp(lease.renew_time) if lease.renew_time is not None else None,
-        "paused": lease.fleet_paused,
-    }
 
 
 def _held_back(facts: Facts) -> str:

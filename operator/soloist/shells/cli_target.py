@@ -34,7 +34,10 @@ _FORBIDDEN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """``namespace`` is where one job is looked for; ``everywhere`` widens a listing. The Lease is that of the controllers."""
+    """``namespace`` is where one job is looked for; ``everywhere`` widens a listing. The Lease is that of the controllers.
+
+    ``database``: the URL of one that ``soloist standalone`` lives in; then no cluster is asked. ``one_host``: an embedded one.
+    """
 
     kubeconfig: str
     context: str
@@ -42,13 +45,18 @@ class Target:
     everywhere: bool = False
     lease_name: str = "soloist"
     lease_namespace: str = ""
+    database: str = ""
+    one_host: bool = False
 
     @classmethod
     def of(cls, *, kubeconfig: str, context: str, namespace: str, **more: Any) -> "Target":
         """With the namespace filled in: of the flag, the Pod, or the kubeconfig's context."""
-        mounted = MOUNTED_NAMESPACE if not kubeconfig and not context and not os.environ.get("KUBECONFIG") else None
+        named = kubeconfig or context or os.environ.get("KUBECONFIG") or more.get("database")
+        mounted = MOUNTED_NAMESPACE if not named else None
         found = namespace or (mounted.read_text(encoding="utf-8").strip() if mounted and mounted.exists() else "")
-        found = found or context_namespace(kubeconfig, context) or "default"
+        if not more.get("database"):
+            found = found or context_namespace(kubeconfig, context) or ""
+        found = found or "default"
         return cls(kubeconfig=kubeconfig, context=context, namespace=found, **more)
 
     @property

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from soloist.adapters.clock import SystemClock
-from soloist.adapters.kube.api import KubeApi
-from soloist.adapters.kube.store import KubeStore
 from soloist.domain.errors import TransientError
 from soloist.domain.names import label_value, manual_name
 from soloist.domain.parsing import parse_job
@@ -20,8 +18,8 @@ from soloist.domain.wall_time import span
 from soloist.domain.why import Facts, Seen
 from soloist.domain.why_facts import leader_absence, pause_words, refusal
 from soloist.ports import Raw, Refused, Written
-from soloist.shells.cli_reading import find_leases, read_job
-from soloist.shells.cli_target import Target, missing_right, talk
+from soloist.shells.cli_desk import Desk, converse
+from soloist.shells.cli_target import Target, missing_right
 from soloist.shells.cli_text import Complaint
 
 EXIT_FAILED, EXIT_UNKNOWN, EXIT_NOT_OVER = 1, 3, 4
@@ -55,20 +53,20 @@ def manual_run(job: Job, nonce: str) -> Raw:
 def trigger(target: Target, name: str, *, wait: bool, timeout: float | None, say: Say) -> tuple[Raw, int]:
     """The JobRun as it was made, or as it ended, and the exit code."""
 
-    async def conversation(api: KubeApi) -> tuple[Raw, int]:
-        job = parse_job(await read_job(api, target, name))
-        leases = await find_leases(api, target, (entry.lease for entry in job.active))
+    async def conversation(desk: Desk) -> tuple[Raw, int]:
+        job = parse_job(await desk.job(name))
+        leases = await desk.leases(entry.lease for entry in job.active)
         lease = leases.of(job)
         _check(Facts(job=job, lease=lease, lease_unknown=leases.unknown, now=SystemClock().now()), say)
-        run = await _create(api, job)
+        run = await _create(desk, job)
         say(f"jobrun {run['metadata']['name']} created in namespace {job.namespace}")
-        return await _follow(api, run, timeout, say) if wait else (run, 0)
+        return await _follow(desk, run, timeout, say) if wait else (run, 0)
 
-    return talk(target, conversation)
+    return converse(target, conversation)
 
 
-async def _create(api: KubeApi, job: Job) -> Raw:
-    made = await KubeStore(api).create_run(manual_run(job, secrets.token_hex(16)))
+async def _create(desk: Desk, job: Job) -> Raw:
+    made = await desk.create_run(manual_run(job, secrets.token_hex(16)))
     match made:
         case Written():
             return made.obj
@@ -97,13 +95,13 @@ def _check(facts: Facts, say: Say) -> None:
         say(f"{absence} The run waits for one.")
 
 
-async def _follow(api: KubeApi, run: Raw, timeout: float | None, say: Say) -> tuple[Raw, int]:
+async def _follow(desk: Desk, run: Raw, timeout: float | None, say: Say) -> tuple[Raw, int]:
     meta, clock = run["metadata"], SystemClock()
     until = clock.boottime() + timeout if timeout is not None else None
     told = ""
     while True:
         try:
-            found = await KubeStore(api).read_run(meta["namespace"], meta["name"])
+            found = await desk.read_run(meta["namespace"], meta["name"])
         except TransientError as error:
             line = f"waiting: {error}"
         else:

@@ -80,7 +80,12 @@ class StandaloneSettings:
     @property
     def folder(self) -> Path:
         """Of the embedded database."""
-        return Path(self.data).expanduser() if self.data else Path.home() / ".local" / "share" / "soloist"
+        return folder_of(self.data)
+
+
+def folder_of(data: str) -> Path:
+    """Of an embedded database; empty: the default."""
+    return Path(data).expanduser() if data else Path.home() / ".local" / "share" / "soloist"
 
 
 def rows() -> list[Row]:
