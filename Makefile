@@ -18,7 +18,7 @@ SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo-cluster test test-lowest check format docs chart image bench-ticks bench-queue clean
+.PHONY: help demo demo-cluster test test-lowest check format docs chart image bench-ticks bench-queue clean
 
 help: ## print these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ $(READY): pyproject.toml .ci/requirements.txt
 	@{ $(BIN)/python $(INSTALL) -r .ci/requirements.txt && $(BIN)/python $(INSTALL) --no-deps -e .; } || { \
 	  echo "pip could not install the dependencies: is a package index reachable (PIP_INDEX_URL, a proxy)?" >&2; exit 1; }
 	@touch $@
+
+demo: $(READY) ## the main job in under a minute, without a cluster: three replicas, one killed, every tick and row once
+	@$(BIN)/python -m tests.demo.standalone
 
 demo-cluster: $(READY) ## the main job on a real API server: two controllers, the leader killed, every tick once
 	@$(BIN)/python -m tests.demo

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.demo.books import Page
+from tests.demo.rows import Rows
 from tests.demo.story import HandOver
 
 MEANINGS = {
@@ -15,7 +16,7 @@ MEANINGS = {
 }
 
 
-def report(pages: Sequence[Page], hand_overs: Sequence[HandOver]) -> str:
+def report(pages: Sequence[Page], hand_overs: Sequence[HandOver], rows: Sequence[Rows] = ()) -> str:
     parts = [
         _table(
             ["SCHEDULEDJOB", "MISSED RUN POLICY", "TICKS", "LAUNCHED", "TWICE", "EARLY", "NOT RUN, AND WHY", "LOST"],
@@ -26,6 +27,10 @@ def report(pages: Sequence[Page], hand_overs: Sequence[HandOver]) -> str:
             [[each.what, each.before, each.after, f"{each.seconds:.2f}"] for each in hand_overs],
         ),
     ]
+    if rows:
+        heads = ["WORKQUEUE", "ROWS", "DELIVERED", "ACCEPTED TWICE", "SENT AGAIN, SAME KEY", "LOST"]
+        cells = [[each.queued, each.delivered, each.accepted_twice, each.again, each.lost] for each in rows]
+        parts.insert(1, _table(heads, [[each.queue, *map(str, row)] for each, row in zip(rows, cells, strict=True)]))
     seen = sorted({reason for each in pages for reason in each.gaps})
     if seen:
         parts.append("\n".join(f"{reason}: {MEANINGS.get(reason, 'see docs/api.md')}." for reason in seen))

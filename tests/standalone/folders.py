@@ -15,14 +15,24 @@ from tests.cluster.children import born, until
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="soloist-"))
-    folder.chmod(0o711)
+    folder = made_folder()
     try:
         yield folder
     finally:
-        for found in folder.glob("**/postmaster.pid"):
-            end(found)
+        stop_servers(folder)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def made_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="soloist-"))
+    folder.chmod(0o711)
+    return folder
+
+
+def stop_servers(folder: Path) -> None:
+    """Those that were left running."""
+    for found in folder.glob("**/postmaster.pid"):
+        end(found)
 
 
 def postmaster(data: Path) -> int:
