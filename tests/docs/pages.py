@@ -13,8 +13,11 @@ from typing import Any
 import yaml
 from prometheus_client import CollectorRegistry
 
+from soloist.shells import elect_settings as of_electors
 from soloist.shells import settings as of_controllers
+from soloist.shells import standalone_settings as of_standalone
 from soloist.shells import worker_settings as of_workers
+from soloist.shells.elect_telemetry import ElectMetrics
 from soloist.shells.parsing import Row
 from soloist.shells.queue_standing import StandingMetrics
 from soloist.shells.queue_telemetry import QueueMetrics
@@ -22,7 +25,7 @@ from soloist.shells.telemetry import Metrics
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = ("api.md", "settings.md")
+PAGES = ("api.md", "settings.md", "standalone.md")
 PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPAQUE = ("spec.job.template",)
 """Below these, the fields are those of Kubernetes itself."""
@@ -107,9 +110,12 @@ def _table(heads: list[str], lines: list[list[str]]) -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "settings": lambda: settings(of_controllers.rows()),
     "worker-settings": lambda: settings(of_workers.rows()),
+    "elect-settings": lambda: settings(of_electors.rows()),
+    "standalone-settings": lambda: settings(of_standalone.rows()),
     "metrics": lambda: metrics(Metrics),
     "queue-metrics": lambda: metrics(StandingMetrics),
     "worker-metrics": lambda: metrics(QueueMetrics),
+    "elect-metrics": lambda: metrics(ElectMetrics),
     "scheduledjob-spec": lambda: fields("scheduledjobs", "spec"),
     "scheduledjob-status": lambda: fields("scheduledjobs", "status"),
     "jobrun-spec": lambda: fields("jobruns", "spec"),

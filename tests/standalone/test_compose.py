@@ -1,0 +1,76 @@
+"""compose.yaml against the command line that it starts, since the two are written apart."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from soloist.domain.places import fits, without_a_cluster
+from soloist.domain.queue_parsing import parse_queue
+from soloist.domain.spec import Invalid, parse_spec
+from soloist.shells.cli import cli
+from soloist.shells.main import LONG_RUNNING
+from soloist.shells.standalone_settings import load
+from soloist.shells.variables import unknown
+
+ROOT = Path(__file__).parents[2]
+SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith("${SOLOIST_IMAGE")}
+SECONDS = re.compile(r"(\d+)s")
+
+
+def filled(text: str) -> str:
+    """With the defaults of its variables."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
+def environment(service: dict[str, Any]) -> dict[str, str]:
+    return {name: filled(value) for name, value in service["environment"].items()}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_each_command_is_one_that_there_is_with_flags_that_it_has(name: str) -> None:
+    word, *flags = OURS[name]["command"]
+    command = cli.commands[word]
+    context = command.make_context(word, list(flags), parent=click.Context(cli))
+    assert context.command.name == word
+    assert unknown(environment(OURS[name])) == []
+
+
+def test_the_replicas_settings_are_accepted_and_their_probe_is_served() -> None:
+    service = OURS["soloist"]
+    settings = load({"files": service["command"][2:]}, environment(service))
+    assert service["command"][0] in LONG_RUNNING
+    assert service["deploy"]["replicas"] == 2
+    assert f"http://127.0.0.1:{settings.health_port}/readyz" in service["healthcheck"]["test"][-1]
+    assert settings.health_address == "127.0.0.1"
+    found = SECONDS.fullmatch(service["stop_grace_period"])
+    assert found is not None
+    assert int(found[1]) > settings.grace, "nothing is killed that may still end"
+
+
+def test_nobody_starts_before_what_it_needs_is_there() -> None:
+    assert "healthcheck" in SERVICES["postgres"]
+    assert OURS["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
+    assert OURS["soloist"]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    assert OURS["migrate"]["environment"]["SOLOIST_DATABASE"] == OURS["soloist"]["environment"]["SOLOIST_DATABASE"]
+
+
+def test_the_folder_that_is_mounted_is_the_one_that_is_read_and_holds_what_can_be_used() -> None:
+    host, inside, mode = filled(OURS["soloist"]["volumes"][0]).split(":")
+    assert (inside, mode) == (OURS["soloist"]["command"][2], "ro")
+    documents = [each for file in (ROOT / host).glob("*.yaml") for each in yaml.safe_load_all(file.read_text())]
+    assert {each["kind"] for each in documents} == {"ScheduledJob", "WorkQueue"}
+    for each in documents:
+        spec = each["spec"]
+        read = fits(parse_spec(spec), without_a_cluster(commands=False)) if each["kind"] == "ScheduledJob" else parse_queue(spec)  # fmt: skip
+        assert not isinstance(read, Invalid), read
+
+
+def test_what_has_to_last_is_on_a_volume() -> None:
+    assert SERVICES["postgres"]["volumes"] == ["postgres:/var/lib/postgresql/data"]
