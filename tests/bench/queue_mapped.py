@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_opening import open_mapped
 from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import Statements, composed
+from soloist.adapters.postgres.row_texts import array_of_numbers, array_of_texts
 from soloist.loops.row_ports import Rows
 from tests.bench.figures import Measured, median, ratio
 from tests.bench.noop import work
@@ -79,10 +79,11 @@ def drain(place: Place, shape: Shape, statements: Statements, done: list[int]) -
             rows = claimed.fetchall()
             if not rows:
                 break
-            values: dict[str, Any] = {"r0": [row[5] for row in rows], "fence": [row[0] for row in rows]}
+            values = {"r0": array_of_texts(row[5] for row in rows), "fence": array_of_numbers(row[0] for row in rows)}
             if status is not None:
-                values |= {"due": [row[4] for row in rows], "attempts": [row[2] for row in rows]}
-                values["status"] = [row[7 + status] for row in rows]
+                values["due"] = array_of_texts(row[4] for row in rows)
+                values["attempts"] = array_of_numbers(row[2] for row in rows)
+                values["status"] = array_of_texts(row[7 + status] for row in rows)
             with connection.pipeline():
                 connection.execute(BY_INDEX)
                 settled = connection.execute(statements.complete, values, binary=True)

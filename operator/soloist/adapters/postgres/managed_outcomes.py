@@ -14,7 +14,7 @@ from soloist.adapters.postgres.connections import Connection
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.failures import RowRefused
 from soloist.adapters.postgres.on_dead import run_on_dead
-from soloist.adapters.postgres.row_texts import kept
+from soloist.adapters.postgres.row_texts import array_of_numbers, kept
 from soloist.adapters.postgres.splitting import settle_apart
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled, Verdict
@@ -91,9 +91,9 @@ class ManagedOutcomes:
 
 
 def keys(claims: Sequence[Claim]) -> dict[str, Any]:
-    """Ids and fences as array literals, which takes psycopg a twentieth of the time that two lists of numbers take."""
-    ids, fences = ",".join([claim.row[0] for claim in claims]), ",".join([str(claim.fence) for claim in claims])
-    return {"ids": f"{{{ids}}}", "fences": f"{{{fences}}}"}
+    """Ids and fences."""
+    ids, fences = [claim.row[0] for claim in claims], [claim.fence for claim in claims]
+    return {"ids": array_of_numbers(ids), "fences": array_of_numbers(fences)}
 
 
 def latest(claims: Sequence[Claim]) -> list[Claim]:

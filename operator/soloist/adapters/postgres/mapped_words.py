@@ -7,7 +7,7 @@ from typing import Any
 
 from soloist.adapters.postgres.database import Row
 from soloist.adapters.postgres.mapped_sql import Shape
-from soloist.adapters.postgres.row_texts import decoded, kept
+from soloist.adapters.postgres.row_texts import array_of_numbers, array_of_texts, decoded, kept
 from soloist.domain.catalog import JSON
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Settled, Verdict
 from soloist.domain.queue_tables import OutcomeBy
@@ -102,17 +102,18 @@ def claim_of(shape: Shape, row: Row) -> Claim:
 
 def rows_of(shape: Shape, claims: Sequence[Claim]) -> dict[str, Any]:
     """Arrays: the primary keys, column by column, and the fences."""
-    keys = {f"r{number}": [claim.row[number] for claim in claims] for number in range(len(shape.table.id))}
-    return {**keys, "fence": [claim.fence for claim in claims]}
+    keys = range(len(shape.table.id))
+    rows = {f"r{number}": array_of_texts([claim.row[number] for claim in claims]) for number in keys}
+    return {**rows, "fence": array_of_numbers([claim.fence for claim in claims])}
 
 
 def as_claimed(shape: Shape, claims: Sequence[Claim]) -> dict[str, Any]:
     """What an Inline outcome asks to find again; a sidecar remembers it by itself."""
     status = shape.table.status
     return {
-        "due": [claim.due_key or None for claim in claims],
-        "attempts": [claim.attempt - 1 for claim in claims],
-        "status": [None if status is None else claim.columns[status.column] for claim in claims],
+        "due": array_of_texts([claim.due_key or None for claim in claims]),
+        "attempts": array_of_numbers([claim.attempt - 1 for claim in claims]),
+        "status": array_of_texts([None if status is None else claim.columns[status.column] for claim in claims]),
     }
 
 
