@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.chart.rendering import FULL, documents, of_kind, rendered
+from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
@@ -29,6 +30,7 @@ COMBINATIONS: dict[str, dict[str, Any]] = {
     },
     "no workers": {"worker": {"enabled": False}, "secrets": {"namespaces": ["billing"]}},
     "a fixed number of workers": {"worker": {"autoscaling": {"enabled": False}, "replicas": 3}},
+    "workers that somebody else scales": {"worker": {"autoscaling": {"enabled": False}, "replicas": None}},
     "workers by CPU and by depth": {"worker": {"autoscaling": {"metrics": FULL_VALUES["worker"]["autoscaling"]["metrics"]}}},
     "named namespaces": {"namespaces": ["billing", "mail"]},
     "named namespaces and their Secrets": {"namespaces": ["billing", "mail"], "secrets": {"namespaces": ["mail"]}},
@@ -61,6 +63,11 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     for name in SPACES:
         labels = {"pod-security.kubernetes.io/enforce": "restricted"} if name == SPACES[0] else {}
         control_plane.api().create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+    # A dry run stores no account, and the test's Pod is admitted only if its own is there.
+    accounts = f"/api/v1/namespaces/{SPACES[0]}/serviceaccounts"
+    for name in ("soloist", "jobs-controller"):
+        control_plane.api().create(accounts, {"metadata": {"name": name}})
+    until(lambda: control_plane.api().find(f"{accounts}/default"), what="the namespace's own account", timeout=60)
     yield control_plane
     for name in SPACES:
         control_plane.api().delete(f"/api/v1/namespaces/{name}")

@@ -120,6 +120,21 @@ def test_a_value_takes_away_its_rights_and_no_others(values: Raw, gone: set[str]
     assert granted(rendered()) - granted(rendered(values)) == gone
 
 
+def test_every_right_is_explained_with_what_takes_it_away() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    table = page.split("## What the Pods may do")[1].split("\n## ")[0]
+    rules = [rule for role in of_kind(rendered(), "ClusterRole", "Role") for rule in role["rules"]]
+    ours = [rule for rule in rules if "deletecollection" not in rule["verbs"]]
+    assert {resource for rule in ours for resource in rule["resources"] if f"`{resource}`" not in table} == set()
+
+
+def test_workers_that_somebody_else_scales_have_no_number() -> None:
+    text = rendered({"worker": {"autoscaling": {"enabled": False}, "replicas": None}})
+    assert "replicas" not in one(text, "Deployment", "soloist-worker")["spec"]
+    assert of_kind(text, "HorizontalPodAutoscaler") == []
+    assert one(text, "PodDisruptionBudget", "soloist-worker")
+
+
 def test_no_secret_may_be_read_until_its_namespace_is_named() -> None:
     def bound(text: str) -> set[tuple[str, str, str]]:
         found = of_kind(text, "RoleBinding", "ClusterRoleBinding")
