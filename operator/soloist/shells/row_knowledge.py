@@ -77,7 +77,7 @@ class RowKnowledge:
         wait = 0.1
         while True:
             try:
-                await self._apply(term.epoch)
+                await self._apply(term.epoch, anyway=True)
                 await self._keeper.relist_jobs()
                 await self._keeper.relist_runs()
                 return [self._follow_run_gaps()]
@@ -102,11 +102,15 @@ class RowKnowledge:
         filled = self._keeper.jobs_listed > NEVER
         return filled, f"{len(self.cache)} jobs are known" if filled else "the first list is not through"
 
-    async def _apply(self, epoch: int) -> None:
+    async def _apply(self, epoch: int, *, anyway: bool = False) -> None:
         plan = self._planned((await self._store.list_jobs()).items)
+        in_effect = await self._specs.in_effect()
+        if not anyway and in_effect is not None and in_effect.hash == hash_of(plan.objects):
+            return
         applied = await self._specs.apply(plan.objects, kinds=[JOB], epoch=epoch)
         self.differs = ""
         if applied.made or applied.changed or applied.removed:
+            await self._keeper.relist_jobs()
             counts = {"made": applied.made, "changed": applied.changed, "removed": applied.removed}
             _log.info("files are in effect", extra=counts)
 
@@ -123,7 +127,6 @@ class RowKnowledge:
                     await self._compare()
                 else:
                     await self._apply(self._epoch)
-                    await self._keeper.relist_jobs()
             except SoloistError as error:
                 _log.warning("files are not in effect yet", extra={"error": str(error)})
                 self._files_changed.set()

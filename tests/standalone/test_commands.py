@@ -1,0 +1,58 @@
+"""status, runs, why, trigger and pause of an installation that lives in rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.cluster.children import until
+from tests.standalone.crew import ENTRY, Crew
+
+pytestmark = pytest.mark.slow
+
+
+def soloist(crew: Crew, *words: str, code: int = 0) -> str:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SOLOIST_")}
+    done = subprocess.run([*ENTRY, *words, "--database", crew.url], env=env, capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+def asked(crew: Crew, *words: str) -> Any:
+    return json.loads(soloist(crew, *words, "-o", "json"))
+
+
+def test_people_ask_and_act_as_they_do_on_a_cluster(crew: Crew) -> None:
+    assert "LEADER  none" in soloist(crew, "status")
+    crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"), crew.job("yearly", schedule="@yearly"))
+    crew.ready("a")
+    crew.backend.wait(3, path="/sweep", timeout=90)
+    status = asked(crew, "status")
+    assert [job["name"] for job in status["jobs"]] == ["sweep", "yearly"]
+    assert status["leases"][0]["lease"] == "standalone/soloist"
+    assert status["leases"][0]["leading"]
+    assert asked(crew, "runs", "sweep")["runs"][-1]["phase"] == "Succeeded"
+    assert "Nothing is in the way." in soloist(crew, "why", "yearly")
+    assert "Did you mean sweep?" in soloist(crew, "why", "sweeep", code=1)
+    assert "Succeeded" in soloist(crew, "trigger", "yearly", "--wait", "--timeout", "60")
+    assert len(crew.backend.received("/yearly")) == 1
+    soloist(crew, "pause", "yearly", "--reason", "moving house")
+    assert "moving house" in soloist(crew, "why", "yearly")
+    soloist(crew, "resume", "yearly")
+    soloist(crew, "pause", "--all", "--reason", "holiday")
+    assert "PAUSED  the whole installation" in soloist(crew, "status")
+    assert "The whole installation is paused" in soloist(crew, "trigger", "yearly", code=1)
+    soloist(crew, "resume", "--all")
+    (crew.files / "jobs.yaml").write_text("half: [a")
+    until(
+        lambda: "cannot be read as YAML" in soloist(crew, "status"),
+        what="status says what is wrong with a file",
+        timeout=60,
+    )
+    before = len(crew.backend.received("/sweep"))
+    crew.backend.wait(before + 2, path="/sweep", timeout=60)
+    crew.audit("sweep")
