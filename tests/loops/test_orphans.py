@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from soloist.domain.instants import stamp
+from soloist.loops import orphans
 from tests.loops.test_scheduler import NOW, SPEC, Stage, begin, play
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphans, "PATIENCE", 0.3)
+
 
 LONG_AGO = NOW - timedelta(hours=1)
 
@@ -39,7 +46,9 @@ def test_a_run_that_names_no_job_is_skipped_with_a_sentence() -> None:
     play(scene)
 
 
-def test_a_run_that_was_applied_before_its_job_is_launched_once_that_comes() -> None:
+def test_a_run_that_was_applied_before_its_job_is_launched_once_that_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphans, "PATIENCE", 60.0)
+
     async def scene() -> None:
         stage = Stage()
         begin(stage)

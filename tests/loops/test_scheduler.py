@@ -16,6 +16,7 @@ from soloist.domain.runs import Job
 from soloist.domain.term import Term
 from soloist.loops.cache import Cache
 from soloist.loops.scheduler import Pace, Scheduler
+from soloist.ports import Refused
 from tests.fakes.store import FakeStore
 
 NOW = datetime(2026, 3, 2, 12, 0, 0, tzinfo=UTC)
@@ -188,6 +189,31 @@ def test_a_write_that_fails_or_whose_reply_is_lost_launches_nothing_twice(call: 
         ticks = stage.ticks("sweep")
         assert len(ticks) == len(set(ticks))
         assert stage.notes.failures
+
+    play(scene)
+
+
+def test_a_run_that_the_server_refuses_is_said_in_the_status_until_it_makes_one() -> None:
+    async def scene() -> None:
+        stage = Stage("sweep")
+        create = stage.store.create_run
+
+        async def refuse(body: dict[str, Any]) -> Refused:
+            return Refused(message="exceeded quota: runs")
+
+        stage.store.create_run = refuse  # type: ignore[method-assign]
+        begin(stage)
+
+        def scheduled() -> tuple[str, str, str]:
+            found = {c["type"]: c for c in stage.status("sweep").get("conditions", [])}.get("Scheduled", {})
+            return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+        await stage.until(lambda: scheduled()[:2] == ("False", "RunRefused"))
+        assert "exceeded quota: runs" in scheduled()[2]
+        assert ("RunRefused", "exceeded quota: runs") in stage.notes.in_the_way
+        stage.store.create_run = create  # type: ignore[method-assign]
+        await stage.until(lambda: stage.ticks("sweep"))
+        await stage.until(lambda: scheduled()[:2] == ("True", "Scheduled"))
 
     play(scene)
 

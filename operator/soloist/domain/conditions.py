@@ -16,7 +16,9 @@ from soloist.domain.view import View
 
 ORDER = {"Valid": 0, "Scheduled": 1, "Healthy": 2}
 
-DECIDED_AHEAD = "DecidedAhead"
+DECIDED_AHEAD, RUN_REFUSED = "DecidedAhead", "RunRefused"
+MESSAGE = 1024
+"""Characters of a message that are kept of what others say."""
 
 Patch = dict[str, Any]
 
@@ -65,6 +67,12 @@ def _scheduled(view: View) -> tuple[str, str, str]:
     reason, ahead = view.shut, decided_ahead(view.job, view.now)
     if reason is None and ahead is not None:
         return "False", DECIDED_AHEAD, decided_ahead_words(view.job, ahead)
+    if reason is None and view.refused:
+        return (
+            "False",
+            RUN_REFUSED,
+            f"The API server makes no run of this job, and is asked again. {view.refused}"[:MESSAGE],
+        )
     if reason is None:
         return "True", "Scheduled", "Ticks are launched at their times."
     sentences = {

@@ -1,18 +1,19 @@
 """A run whose ScheduledJob is not there: nobody will ever launch it, and whoever made it must not wait for that.
 
-It is left some time, since the two may be applied together and in any order. What belongs to a job is deleted with it by the
+It is left some time from when its job is first missed, since the two may be applied together and in any order. What belongs to a job is deleted with it by the
 server; what is left is a name that was spelt wrong, or a job that was deleted without what it owned.
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from soloist.domain.instants import stamp
 from soloist.domain.runs import Phase, Run
 
 NO_SUCH_JOB = "NoSuchJob"
-PATIENCE = timedelta(seconds=15)
+PATIENCE = 15.0
+"""Seconds."""
 
 
 def orphans(runs: Iterable[Run], lease: str) -> list[Run]:

@@ -53,6 +53,7 @@ def settle(view: View) -> Step:
         a_newer_term,
         outcomes.write_outcome,
         settling.settle_unrecorded,
+        settling.say_what_is,
         settling.keep_books_only,
         settling.trim,
     ):

@@ -99,9 +99,12 @@ def keep_books(view: View) -> Step | None:
         start = base(view.job, view.observed)
         return WriteJob(watermark=start if view.job.watermark is not None else None, **books)
     moments = list(_flush_moments(view))
-    if not conditions.says_what_is(view) and not view.job.deleting:
-        return WriteJob(**books)
-    return WriteJob(**books) if moments and min(moments) <= view.now else None
+    return say_what_is(view) or (WriteJob(**books) if moments and min(moments) <= view.now else None)
+
+
+def say_what_is(view: View) -> Step | None:
+    """The condition ``Scheduled``, as soon as it is another."""
+    return WriteJob(**riding(view)) if not conditions.says_what_is(view) and not view.job.deleting else None
 
 
 def keep_books_only(view: View) -> Step | None:

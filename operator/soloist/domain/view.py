@@ -30,7 +30,7 @@ NEXT_TERMS = 3_600_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """One job, read once. ``taken``: ticks whose run could not be created, and why.
+    """One job, read once. ``taken``: ticks whose run could not be created, and why; ``refused``: why the server makes none.
 
     What several rules ask for is worked out once (hence no slots).
     """
@@ -49,6 +49,7 @@ class View:
     claim_ahead: timedelta
     record_ahead: timedelta
     taken: Mapping[datetime, Reason] = field(default_factory=dict)
+    refused: str = ""
 
     @cached_property
     def observed(self) -> Observed:

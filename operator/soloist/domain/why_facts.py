@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from soloist.domain.conditions import DECIDED_AHEAD, decided_ahead_words
-from soloist.domain.gate import closed, still_auto_paused
+from soloist.domain.conditions import DECIDED_AHEAD, RUN_REFUSED, decided_ahead_words
+from soloist.domain.gate import closed, still_auto_paused, told_scheduled
 from soloist.domain.holder_pod import published
 from soloist.domain.instants import parse_time
 from soloist.domain.lease import HOLDER_POD, LeaseRecord
@@ -144,6 +144,12 @@ def obstacles(facts: Facts) -> Iterator[Obstacle]:
     yield from pauses(facts)
     if (ahead := decided_ahead(job, facts.now)) is not None:
         yield Obstacle(reason=DECIDED_AHEAD, what=decided_ahead_words(job, ahead))
+    if (told := told_scheduled(job)).get("reason") == RUN_REFUSED:
+        yield Obstacle(
+            reason=RUN_REFUSED,
+            what=str(told.get("message")),
+            do="See what refuses it (a quota, a policy, an admission webhook).",
+        )
     if facts.lease_unknown:
         yield Obstacle(reason="LeaderNotKnown", what=f"Whether a controller leads is not known: {facts.lease_unknown}")
     elif absence := leader_absence(facts.lease, facts.now):

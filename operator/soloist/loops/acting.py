@@ -28,7 +28,7 @@ Stage = Callable[[str], None]
 
 
 class Acting:
-    """``memory`` by uid of the run; ``taken``, by uid of the job: ticks whose run cannot be made.
+    """``memory`` by uid of the run. By uid of the job: ``taken``, ticks whose run cannot be made; ``refused``, why the server has none.
 
     ``stage`` is told of each stage that a run has passed; tests that kill a process there are its only user.
     """
@@ -47,6 +47,7 @@ class Acting:
         self._wake, self._lanes, self._stage = wake, lanes, stage
         self.memory: dict[str, Memory] = {}
         self.taken: dict[str, dict[datetime, Reason]] = {}
+        self.refused: dict[str, str] = {}
         self.going: dict[str, RunTask] = {}
         self._outliving: set[str] = set()
 
@@ -116,6 +117,7 @@ class Acting:
     def forget(self, job: str, runs: Iterable[str]) -> None:
         """Of a ScheduledJob that is gone nothing need be remembered, but of runs that are still going on. All by uid."""
         self.taken.pop(job, None)
+        self.refused.pop(job, None)
         for uid in runs:
             if uid not in self.going:
                 self.memory.pop(uid, None)

@@ -1,4 +1,4 @@
-"""Ends runs that name a ScheduledJob which is not there, some time after they were made.
+"""Ends runs that name a ScheduledJob which is not there, some time after it was first missed: the server deletes most of them itself.
 
 The cache may not have heard of the job yet, so the API server is asked before anything is written.
 """
@@ -19,11 +19,19 @@ class Orphans:
 
     def __init__(self, cache: Cache, store: Store, report: Report, clock: Clock, acting: Acting) -> None:
         self._cache, self._store, self._report, self._clock, self._acting = cache, store, report, clock, acting
+        self._missed: dict[Key, float] = {}
 
     def left(self, key: Key, term: Term) -> float | None:
-        """Seconds until the first of them has waited for long enough; None where there is none."""
-        oldest = next(iter(self._runs(key, term)), None)
-        return (oldest.created + PATIENCE - self._now(term)).total_seconds() if oldest is not None else None
+        """Seconds until they have waited for long enough; None where there is none."""
+        if not self._runs(key, term):
+            self.found(key)
+            return None
+        now = self._clock.boottime()
+        return self._missed.setdefault(key, now) + PATIENCE - now
+
+    def found(self, key: Key) -> None:
+        """Its job is there, or nobody asks for it."""
+        self._missed.pop(key, None)
 
     async def end_one(self, key: Key, term: Term) -> None:
         """The one that has waited the longest, unless its job is there after all."""

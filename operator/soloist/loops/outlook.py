@@ -48,6 +48,7 @@ class Outlook:
             claim_ahead=self._claim_ahead,
             record_ahead=timedelta(seconds=self._crowd.lead(key)),
             taken=self._acting.taken.get(job.uid, {}),
+            refused=self._acting.refused.get(job.uid, ""),
         )
 
     def wait(self, key: Key, view: View) -> None:

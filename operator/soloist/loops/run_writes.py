@@ -31,7 +31,10 @@ class RunWrites:
 
     async def create(self, view: View, step: CreateRun, lease_uid: str) -> None:
         self._report.wrote("create run")
-        match await self._store.create_run(documents.claimed(view, step.tick, lease_uid)):
+        made = await self._store.create_run(documents.claimed(view, step.tick, lease_uid))
+        if not isinstance(made, Refused):
+            self._acting.refused.pop(view.job.uid, None)
+        match made:
             case Written(obj=obj):
                 self._cache.put_run(obj)
                 self._stage("claimed")
@@ -47,6 +50,7 @@ class RunWrites:
                 await reread_job(self._cache, self._store, view.job)
                 raise NotNow(1.0)
             case Refused(message=message):
+                self._acting.refused[view.job.uid] = message
                 self._report.stands_in_the_way(view.job, "RunRefused", message)
                 raise NotNow(5.0)
 

@@ -121,6 +121,7 @@ class Scheduler:
             self._turns.forget(key)
             self._outlook.forget(key)
             return term is not None and await self._end_orphan(key, term)
+        self._orphans.found(key)
         spec = self._spec_of(job)
         if isinstance(spec, Invalid):
             if self.may_act() and await self._jobs.refuse(job, spec, term.now(self._clock.boottime())):
