@@ -119,7 +119,7 @@ def _lease(spec: Fields, deliver: Deliver) -> timedelta:
 def _refuse_what_only_our_workers_do(spec: Fields, deliver: Deliver) -> None:
     if not isinstance(deliver, External):
         return
-    for name in ("poll", "concurrency"):
+    for name in ("poll", "concurrency", "onDead"):
         if spec.has(name):
             path = spec.at(name)
             raise forbidden(
