@@ -50,6 +50,7 @@ def test_a_flag_outranks_the_environment_and_that_the_default() -> None:
         ({**ONE, "health": "localhost:8080"}, "health is 'localhost:8080': write a URL such as"),
         ({**ONE, "health_period": "0"}, "health-period is 0.0 s"),
         ({**ONE, "health_failures": "0"}, "health-failures is 0"),
+        ({**ONE, "database": "postgresql://x", "context": "y"}, "both a database and a cluster are named"),
         ({**ONE, "grace": "-1"}, "grace is -1.0 s"),
         ({**ONE, "lease_margin": "6"}, "lease margin is 6 s"),
     ],

@@ -37,8 +37,9 @@ class Bid:
         self._words = command
         self._command: Command | None = None
         self._granter: Granter | None = None
+        self._records = ground.client()
         self._tasks: list[asyncio.Task[None]] = []
-        self._drained, self._over = threading.Event(), asyncio.Event()
+        self._drained, self._over, self._one_by_one = threading.Event(), asyncio.Event(), asyncio.Lock()
         self.going = self.lost = self.notice = ""
         self.command_code: int | None = None
         hooks = Hooks(
@@ -59,6 +60,7 @@ class Bid:
         for task in self._tasks:
             await task
         self._stand.close()
+        self._records.close()
 
     def term(self) -> Term | None:
         """The term, while it may be used."""
@@ -75,7 +77,8 @@ class Bid:
         if granter is None:
             who = f": {record.holder} does" if record is not None and record.holder else ""
             return refused(timer.slot(self._clock.now()), SlotReason.NOT_HOLDER, who)
-        found = await asyncio.to_thread(granter.grant, timer)
+        async with self._one_by_one:  # so that those who wait take no threads
+            found = await asyncio.to_thread(granter.grant, timer)
         if isinstance(found, Granted):
             self._stand.elector.poke()  # the next renewal is to know of that write
         return found
@@ -101,7 +104,7 @@ class Bid:
 
     def _elected(self, term: Term) -> None:
         self._granter = Granter(
-            self._ground.client(),
+            self._records,
             self._clock,
             first=term,
             term=self.term,

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack
 from prometheus_client import CollectorRegistry
 
 from soloist.adapters.clock import SystemClock
+from soloist.adapters.kube.config import Access
 from soloist.shells.application import STARTING, Application
 from soloist.shells.child import Beat, ExitCode
 from soloist.shells.elect_api import ElectApi
@@ -23,7 +24,7 @@ from soloist.shells.elect_telemetry import ElectMetrics
 from soloist.shells.health import Check, health_server
 from soloist.shells.own_pod import pod_name
 from soloist.shells.seat import Seat
-from soloist.shells.stand import Ground, kube_ground
+from soloist.shells.stand import Ground, kube_ground, row_ground
 from soloist.shells.telemetry import start_logging
 from soloist.shells.variables import warn
 
@@ -98,9 +99,11 @@ class Sidecar:
         return seats
 
     def _grounds(self) -> Grounds:
-        from soloist.adapters.kube.config import Access
-
         settings = self._settings
+        if settings.database:
+            return lambda name: row_ground(
+                settings.database, namespace=settings.lease_namespace, name=name, timing=settings.timing
+            )
         access = Access.found(settings.kubeconfig or None, settings.context or None)
         return lambda name: kube_ground(access, namespace=settings.lease_namespace, name=name, timing=settings.timing)
 

@@ -28,6 +28,9 @@ class ElectSettings:
     )
     lease_retry_period: float = setting(_TIMING.period, "seconds between renewals, and between a candidate's polls")
     lease_margin: float = setting(_TIMING.margin, "seconds a holder stops early: covers clocks of unlike rates")
+    database: str = setting(
+        "", "database URL, in place of a cluster: the Leases are rows of it (soloist migrate makes their table)"
+    )
     kubeconfig: str = setting("", "kubeconfig file; default: $KUBECONFIG, the Pod's service account, ~/.kube/config")
     context: str = setting("", "context of the kubeconfig; default: its current one")
 
@@ -68,6 +71,10 @@ def _contradictions(s: ElectSettings) -> list[str]:
             for name in s.leases
         ),
         (is_name(s.lease_namespace or "default"), f"lease-namespace is {s.lease_namespace!r}: write a Kubernetes name (a-z, 0-9 and '-')."),
+        (
+            not (s.database and (s.kubeconfig or s.context)),
+            "both a database and a cluster are named: the Leases of all replicas are in one place, so leave out --kubeconfig and --context, or --database.",
+        ),
         (0 <= s.api_port <= 65535, f"api-port is {s.api_port}: write 0 to 65535."),
         (0 <= s.health_port <= 65535, f"health-port is {s.health_port}: write 0 to 65535."),
         (s.api_port == 0 or s.api_port != s.health_port, f"api-port and health-port are both {s.api_port}: write two."),

@@ -38,6 +38,12 @@ class Wakes(Protocol):
     def follow(self, holder: HolderPod | None) -> None: ...
 
 
+class LeaseClosing(LeaseApi, Protocol):
+    """A client with connections of its own."""
+
+    def close(self) -> None: ...
+
+
 Watching = Callable[[Callable[[Raw | None], None], Callable[[], None]], Wakes]
 
 
@@ -49,7 +55,7 @@ class Ground:
     namespace: str
     name: str
     timing: Timing
-    client: Callable[[], LeaseApi]
+    client: Callable[[], LeaseClosing]
     watching: Watching
     connection: Callable[[], dict[str, Any]]
 
@@ -104,7 +110,8 @@ class Stand:
         )
         self._wakes = ground.watching(lambda raw: self.elector.seen(raw), lambda: self.elector.poke())
         hooks = replace(hooks, follow=self._wakes.follow)
-        self.elector = Elector(me, ground.client(), clock, hooks=hooks, stagger=random.random, own=own, alone=alone)
+        self._client = ground.client()
+        self.elector = Elector(me, self._client, clock, hooks=hooks, stagger=random.random, own=own, alone=alone)
 
     def start(self) -> None:
         self._wakes.start()
@@ -119,8 +126,9 @@ class Stand:
         self.elector.stop(drained)
 
     def close(self) -> None:
-        """Nothing wakes it any more."""
+        """Once it is over: nothing wakes it any more, and its connections are shut."""
         self._wakes.stop()
+        self._client.close()
 
 
 def new_nonce() -> str:

@@ -56,6 +56,10 @@ class LeaseClient:
             raise _refused("GET pod", reply)
         return _object("GET pod", reply)
 
+    def close(self) -> None:
+        """Shut its connections."""
+        self._client.close()
+
     def _answer(self, verb: str, reply: Reply) -> Answer:
         doing = f"{verb} {self._one}"
         if reply.status not in (200, 201):
