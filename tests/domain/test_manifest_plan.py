@@ -87,3 +87,13 @@ def test_a_name_that_kubernetes_would_not_take_is_refused_and_stops_no_other_job
     made = planned(written("Not A Name"), written("b"))
     assert only(made)["metadata"]["name"] == "b"
     assert "'Not A Name' is no name" in made.refused[0]
+
+
+def test_a_field_that_nobody_reads_is_a_mistake_and_what_was_in_effect_goes_on() -> None:
+    spec = {"schedule": "@daily", "missedRunPolcy": "Skip", "http": HTTP}
+    job = Written(raw={"metadata": {"name": "a"}, "spec": spec}, file="a.yaml")
+    assert planned(job).objects == []
+    assert "write spec.missedRunPolicy" in planned(job).refused[0]
+    raw = only(planned(job, before=stored(planned(written("a")))))
+    assert raw["spec"]["schedule"] == "@hourly"
+    assert "write spec.missedRunPolicy" in raw["metadata"]["annotations"][REFUSED]

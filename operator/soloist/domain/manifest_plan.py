@@ -3,7 +3,8 @@
 A change that cannot be used changes nothing, as an API server's refusal would: its job goes on as it last was, and the
 reason stands on the job, in an annotation. A job of a file that cannot be read at all stays as well, which is why each job
 carries the name of its file. The outcome is a function of files and store alone, so two processes with the same files make
-the same of them. One that was never good is put in as it is: the rules then say ``Valid=False`` and why.
+the same of them. One that was never good is put in as it is: the rules then say ``Valid=False`` and why. One with a field
+that nobody reads could be run, but not as it was meant, so it is not put in at all.
 """
 
 import re
@@ -13,6 +14,7 @@ from typing import Any
 
 from soloist.domain.places import Refused, fits
 from soloist.domain.spec import Invalid, parse_spec
+from soloist.domain.unread import unread
 
 FILE, REFUSED = "soloist.dev/file", "soloist.dev/refused"
 KIND = "ScheduledJob"
@@ -43,17 +45,19 @@ def plan(jobs: Iterable[Written], problems: Mapping[str, str], stored: Iterable[
     sentences = list(problems.values())
     for job in jobs:
         place = _place(job.raw)
-        wrong = next((f"{job.file}: {part!r} is no name: write a-z, 0-9, '-' and '.'." for part in place if not _NAME.fullmatch(part)), "")  # fmt: skip
+        wrong: str | None = next((f"{job.file}: {part!r} is no name: write a-z, 0-9, '-' and '.'." for part in place if not _NAME.fullmatch(part)), "")  # fmt: skip
         if wrong:
             sentences.append(wrong)
             continue
-        spec = fits(_spec(job.raw), refused)
-        known = before.get(place)
-        if isinstance(spec, Invalid):
-            sentence = f"{job.file}: {'/'.join(place)}: {spec.message}"
+        known, spec = before.get(place), fits(_spec(job.raw), refused)
+        wrong = spec.message if isinstance(spec, Invalid) else unread(job.raw["spec"], parse_spec)
+        if wrong:
+            sentence = f"{job.file}: {'/'.join(place)}: {wrong}"
             sentences.append(sentence)
             if known is not None and not isinstance(fits(_spec(known), refused), Invalid):
                 objects[place] = _object(known, job.file, f"{sentence} What was in effect before goes on.")
+                continue
+            if not isinstance(spec, Invalid):
                 continue
         objects[place] = _object(job.raw, job.file, problems.get(job.file, ""))
     for place, raw in before.items():
