@@ -10,6 +10,7 @@ import pytest
 from soloist.domain.http_request import HttpReason
 from soloist.domain.queue_validity import Standing
 from soloist.domain.runs import Phase
+from soloist.domain.slots import SlotReason
 from soloist.domain.standing import LossReason
 from soloist.domain.ticks import Reason
 from soloist.shells.cli import cli
@@ -31,6 +32,11 @@ def test_the_generated_parts_are_current(page: str) -> None:
 )
 def test_every_reason_is_explained(word: str) -> None:
     assert f"`{word}`" in API or f"{word}" in API.split("## What a request")[0]
+
+
+@pytest.mark.parametrize("reason", SlotReason)
+def test_every_reason_of_a_slot_is_explained(reason: str) -> None:
+    assert f"`{reason}`" in (DOCS / "elect.md").read_text(encoding="utf-8")
 
 
 def test_every_reason_of_an_event_is_explained() -> None:
@@ -59,10 +65,10 @@ def test_the_promise_is_the_same_word_for_word() -> None:
 
 
 def test_every_test_that_the_readme_names_exists() -> None:
-    files = ("test_failure_table.py", "test_sql_action.py")
+    files = ("test_failure_table.py", "test_sql_action.py", "test_elect.py")
     table = "".join((ROOT / "tests" / "api" / name).read_text(encoding="utf-8") for name in files)
     named = re.findall(r"`(test_\w+)`", README)
-    assert len(named) == 11
+    assert len(named) == 14
     assert [name for name in named if f"def {name}(" not in table] == []
 
 

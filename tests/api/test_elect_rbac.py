@@ -1,0 +1,79 @@
+"""manifests/rbac/elect.yaml: a sidecar with exactly these rights works, is refused nothing, and uses each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.api.elect_pods import Pod, holder
+from tests.cluster.children import until
+from tests.cluster.control_plane import ControlPlane
+
+pytestmark = pytest.mark.cluster
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+RIGHTS, EXAMPLE = MANIFESTS / "rbac" / "elect.yaml", MANIFESTS / "examples" / "elect.yaml"
+
+
+def rights() -> set[str]:
+    rules = [rule for doc in yaml.safe_load_all(RIGHTS.read_text()) for rule in doc.get("rules", ())]
+    assert {resource for rule in rules for resource in rule["resources"]} == {"leases"}
+    return {verb for rule in rules for verb in rule["verbs"]}
+
+
+def requested(cluster: ControlPlane) -> Iterator[tuple[str, int]]:
+    for event in cluster.audit_events():
+        if event["user"]["username"] == "system:serviceaccount:default:backend" and event.get("objectRef"):
+            yield event["verb"], event["responseStatus"]["code"]
+
+
+def sidecar_of_the_example() -> dict[str, Any]:
+    spec = yaml.safe_load(EXAMPLE.read_text())["spec"]["template"]["spec"]
+    (sidecar,) = (each for each in spec["initContainers"] if each["restartPolicy"] == "Always")
+    return dict(sidecar)
+
+
+def test_a_sidecar_with_exactly_these_rights_works_and_uses_them_all(
+    fresh_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
+    cluster = fresh_control_plane(audit=True)
+    cluster.kubectl("apply", "-f", RIGHTS)
+    token = cluster.service_account_token("default", "backend")
+    config = cluster.kubeconfig(tmp_path / "kubeconfig", user="backend", token=token)
+    arguments = tuple(word for word in sidecar_of_the_example()["args"][1:] if not word.startswith("http"))
+    env = {"KUBECONFIG": str(config), "POD_NAMESPACE": "default", "POD_UID": "1", "SOLOIST_HEALTH": ""}
+    pods = [Pod(name, tmp_path, tmp_path / "none.js", env, arguments=without_health(arguments)) for name in "ab"]
+    try:
+        for pod in pods:
+            pod.sidecar.start()
+        first = holder(pods)
+        until(lambda: first.ask("/sweep/ticks?every=1s", "POST")[0] == 200, what="a slot is granted", timeout=60)
+        assert first.ask("/release?for=60s", "POST")[0] == 202
+        second = holder(pods, other_than=first)
+        until(lambda: second.ask("/sweep/ticks?every=1s", "POST")[0] == 200, what="another is", timeout=60)
+    finally:
+        for pod in pods:
+            pod.stop()  # a watch is on record once it has ended
+    until(lambda: {verb for verb, _ in requested(cluster)} == rights(), what="each right was used", timeout=60)
+    assert [verb for verb, status in requested(cluster) if status in (401, 403)] == []
+
+
+def without_health(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """No application runs here."""
+    assert "--health" in arguments
+    return tuple(word for word in arguments if word != "--health")
+
+
+def test_the_example_names_what_the_rights_name() -> None:
+    (lease,) = {
+        name
+        for doc in yaml.safe_load_all(RIGHTS.read_text())
+        for rule in doc.get("rules", ())
+        for name in rule.get("resourceNames", ())
+    }
+    assert sidecar_of_the_example()["args"][:3] == ["elect", "--lease", lease]
+    assert yaml.safe_load(EXAMPLE.read_text())["spec"]["template"]["spec"]["serviceAccountName"] == "backend"
