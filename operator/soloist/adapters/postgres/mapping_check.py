@@ -16,6 +16,7 @@ from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_opening import shape_of, table_of
 from soloist.adapters.postgres.mapped_sql import Shape
 from soloist.adapters.postgres.mapped_statements import composed
+from soloist.adapters.postgres.registered import registration_findings
 from soloist.domain.findings import Finding, Severity
 from soloist.domain.mapping_findings import mapping_findings
 from soloist.domain.mapping_index import ClaimPlan
@@ -31,7 +32,8 @@ async def check_mapping(database: Database, name: str, spec: QueueSpec) -> list[
     if any(finding.severity is Severity.ERROR for finding in found):
         return found
     plan = await explained(database, shape_of(name, spec, catalog, source=0))
-    return mapping_findings(spec, catalog, plan)
+    found = [*mapping_findings(spec, catalog, plan), *await registration_findings(database, name, spec, catalog)]
+    return sorted(found, key=lambda finding: list(Severity).index(finding.severity))
 
 
 async def explained(database: Database, shape: Shape) -> ClaimPlan:

@@ -13,12 +13,13 @@ from soloist.adapters.postgres.depths import managed_depths
 from soloist.adapters.postgres.installation import schema_of
 from soloist.adapters.postgres.mapped_depths import MappedDepth, mapped_depth
 from soloist.adapters.postgres.mapping_check import check_mapping
+from soloist.adapters.postgres.registered import OF_FUNCTIONS
 from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import ReadKey
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.findings import Severity
 from soloist.domain.queue_name import QueueName
-from soloist.domain.queue_spec import DatabaseRef, ManagedTable, QueueSpec
+from soloist.domain.queue_spec import DatabaseRef, External, ManagedTable, QueueSpec
 from soloist.domain.queue_status import Learned
 from soloist.domain.queue_validity import Answer, Schema, Unfit, Unreachable
 
@@ -67,28 +68,30 @@ class SurveyedDatabase:
     async def _mapped(self, name: QueueName, spec: QueueSpec, schema: Schema, home: str) -> Learned:
         """What keeps one of these from being asked about is its own matter, and no word on the others."""
         try:
-            depth = await self._mapping(name, spec)
-            if isinstance(depth, Unfit):
-                return Learned(answer=depth, installation=home)
-            return Learned(answer=schema, installation=home, depth=await depth.measure())
+            depth, wrong = await self._mapping(name, spec)
+            measured = None if depth is None else await depth.measure()
+            return Learned(answer=wrong or schema, installation=home, depth=measured)
         except (TransientError, PermanentError) as error:
             self._good.pop(name, None)
             return Learned(answer=_answer(error), installation=home)
 
-    async def _mapping(self, name: QueueName, spec: QueueSpec) -> MappedDepth | Unfit:
-        """What is in the way, or how the queue is measured."""
+    async def _mapping(self, name: QueueName, spec: QueueSpec) -> tuple[MappedDepth | None, Unfit | None]:
+        """How the queue is measured, where it can be, and what is in the way of its work."""
         now = self._boottime()
         kept = self._good.get(name)
         if kept is not None and kept[1] == spec and now - kept[0] < GOOD_SECONDS:
-            return kept[2]
+            return kept[2], None
         self._good.pop(name, None)
         findings = await check_mapping(self._database, str(name), spec)
-        wrong = next((each.message for each in findings if each.severity is Severity.ERROR), None)
-        if wrong is not None:
-            return Unfit(wrong)
+        if findings and findings[0].severity is Severity.ERROR:
+            return None, Unfit(findings[0].message)
         depth = await mapped_depth(self._database, str(name), spec)
+        by_functions = isinstance(spec.deliver, External)
+        for finding in findings:
+            if by_functions and finding.reason in OF_FUNCTIONS:
+                return depth, Unfit(finding.message)
         self._good[name] = now, spec, depth
-        return depth
+        return depth, None
 
 
 class SurveyedDatabases:

@@ -1,0 +1,2 @@
+SELECT source, hold, handler, max_reclaims, max_attempts, attempts_column, waits, jitter, claims, renew, settle, retry
+FROM soloist.mapped_queues WHERE queue = %(queue)s
