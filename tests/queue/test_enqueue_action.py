@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from soloist.adapters.postgres.ledger import TermIsOver
 from soloist.domain.actions import FailedKnown, Outcome, Succeeded
 from soloist.domain.queue_parsing import parse_queue
 from soloist.domain.queue_spec import QueueSpec
@@ -105,3 +107,78 @@ def test_a_work_queue_that_cannot_take_a_row_is_a_failure_that_says_why(
     assert (failed.reason, failed.retryable) == ("DatabaseNotFound", True)
     assert words in failed.message
     assert scalar(connection, "SELECT count(*) FROM soloist.work_items") == 0
+
+
+TOGETHER = 60
+
+
+def test_runs_that_are_due_together_share_transactions_and_each_adds_its_row_once(
+    queue_database: Database, connection: Connection
+) -> None:
+    action = action_of(enqueue={"queue": "q", "payload": {"run": "{key}"}})
+
+    async def scene() -> tuple[list[Outcome], list[Outcome]]:
+        async with leading(queue_database.dsn()) as leader:
+            first = await asyncio.gather(*(leader.launch(action, tick) for tick in range(TOGETHER)))
+            return first, await asyncio.gather(*(leader.launch(action, tick) for tick in range(TOGETHER)))
+
+    first, again = play(scene())
+    rows = claim(connection, TOGETHER + 1)
+    assert len({row.payload["run"] for row in rows}) == len(rows) == TOGETHER
+    assert {said(outcome) for outcome in first} == {f"row {row.id} of queue q" for row in rows}
+    assert [said(outcome) for outcome in again] == [said(outcome) for outcome in first]
+    transactions = "SELECT count(DISTINCT xmin::text) FROM soloist.job_runs"
+    assert scalar(connection, transactions) < TOGETHER / 4
+
+
+def test_a_run_that_has_to_wait_for_somebody_else_holds_up_no_other(
+    queue_database: Database, connection: Connection
+) -> None:
+    plain = action_of(enqueue={"queue": "q"})
+    keyed = action_of(enqueue={"queue": "q", "uniqueKey": "taken"})
+
+    async def scene() -> Outcome:
+        async with leading(queue_database.dsn()) as leader:
+            with queue_database.connect() as another, another.transaction(force_rollback=True):
+                another.execute("SELECT soloist.enqueue('q', '{}', unique_key => 'taken')")
+                waiting = asyncio.create_task(leader.launch(keyed, 0))
+                others = await asyncio.gather(*(leader.launch(plain, tick) for tick in range(1, TOGETHER)))
+                assert all(said(outcome).startswith("row ") for outcome in others)
+                assert not waiting.done()
+            return await waiting
+
+    assert said(play(scene())).startswith("row ")
+    assert scalar(connection, "SELECT count(*) FROM soloist.work_items") == TOGETHER
+
+
+def test_a_run_that_the_database_refuses_fails_alone(queue_database: Database, connection: Connection) -> None:
+    connection.execute(
+        "ALTER TABLE soloist.work_items ADD CONSTRAINT no_threes CHECK (payload ->> 'tick' NOT LIKE '%:03:%')"
+    )
+    action = action_of(enqueue={"queue": "q", "payload": {"tick": "{scheduledTime}"}})
+
+    async def scene() -> list[Outcome]:
+        async with leading(queue_database.dsn()) as leader:
+            return list(await asyncio.gather(*(leader.launch(action, tick) for tick in range(8))))
+
+    try:
+        found = play(scene())
+    finally:
+        connection.execute("ALTER TABLE soloist.work_items DROP CONSTRAINT no_threes")
+    failed = [tick for tick, outcome in enumerate(found) if isinstance(outcome, FailedKnown)]
+    assert failed == [3]
+    assert scalar(connection, "SELECT count(*) FROM soloist.job_runs") == 7
+
+
+def test_after_a_takeover_none_of_a_batch_is_added(queue_database: Database, connection: Connection) -> None:
+    action = action_of(enqueue={"queue": "q"})
+
+    async def scene() -> list[Any]:
+        async with leading(queue_database.dsn(), 1) as old, leading(queue_database.dsn(), 2) as new:
+            await old.launch(action, 0)
+            assert await new.found(1) is None
+            runs = (old.launch(action, tick) for tick in range(1, 9))
+            return list(await asyncio.gather(*runs, return_exceptions=True))
+
+    assert all(isinstance(each, TermIsOver) for each in play(scene()))
+    assert scalar(connection, "SELECT count(*) FROM soloist.work_items") == 1

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from soloist.adapters.postgres.database import Database
@@ -24,9 +25,18 @@ from soloist.domain.errors import SoloistError, TransientError
 KEPT = "7 days"
 """How long rows are kept; of scheduled runs the tick is remembered for ever."""
 
+STALE_EPOCH = "SO002"
 PRUNES_EVERY = 3600.0
 MOST_AT_ONCE = 10_000
 _log = logging.getLogger(__name__)
+
+
+class Pending(StrEnum):
+    """How a transaction may end other than with an outcome."""
+
+    LOST = "the commit was asked for, and nobody answered"
+    BEFORE = "the run was in the ledger already"
+    STALE = "the database has another epoch than this term's"
 
 
 class TermIsOver(TransientError):

@@ -42,13 +42,13 @@ class Ledgers:
         ref, queue = await self._place(order)
         sealed = await self._read_key(order.namespace, ref)
         text = sealed.reveal()
-        try:
-            url = database_url(text)
-        except PermanentError as error:
-            raise PermanentError(f"{ref.kind} {order.namespace}/{ref.name}, key {ref.key}: {error}") from None
         which = hashlib.sha256(text.encode()).digest()
         ledger = self._known.get(which)
         if ledger is None:
+            try:
+                url = database_url(text)
+            except PermanentError as error:
+                raise PermanentError(f"{ref.kind} {order.namespace}/{ref.name}, key {ref.key}: {error}") from None
             shard = await self._shard()
             made = Ledger(Database(url), shard=shard, holder=self._holder, boottime=self._boottime)
             ledger = self._known.setdefault(which, made)

@@ -13,10 +13,10 @@ import psycopg
 
 from soloist.adapters.postgres.connections import Connection
 from soloist.adapters.postgres.ledger import Ledger, keys_of
-from soloist.adapters.postgres.one_statement import Said, Value, run_one
+from soloist.adapters.postgres.one_statement import run_one
 from soloist.adapters.postgres.statements import statement
-from soloist.domain.actions import EnqueueAction, Order, SqlAction
-from soloist.domain.sql_values import bound, payload, unique_key
+from soloist.domain.actions import Order, SqlAction
+from soloist.domain.sql_values import bound
 
 IDLE = "2s"
 """For how long a transaction may wait for its client, between two messages that follow each other at once."""
@@ -24,7 +24,6 @@ IDLE = "2s"
 CHECK = "500ms"
 """How often a statement looks whether its client is still there."""
 
-_ENQUEUE = b"SELECT soloist.enqueue($1, $2::jsonb, pg_catalog.now() + pg_catalog.make_interval(secs => $3), $4, $5)"
 _log = logging.getLogger(__name__)
 
 
@@ -47,14 +46,11 @@ async def begin(connection: Connection, order: Order, ledger: Ledger, seconds: f
     return bool(row and row[0])
 
 
-async def effect(connection: Connection, order: Order, queue: str) -> str:
-    """What there is to tell of it: what the server said of a statement, or which row was added."""
-    match order.action:
-        case SqlAction() as action:
-            return (await run_one(connection, action.statement.encode(), bound(order, action))).tag
-        case EnqueueAction() as action:
-            return _told(await run_one(connection, _ENQUEUE, _row(order, action, queue)), queue)
-    raise TypeError(f"{order.run_name}: neither a statement nor a row.")
+async def effect(connection: Connection, order: Order) -> str:
+    """What there is to tell of it: what the server said of the statement."""
+    if not isinstance(order.action, SqlAction):
+        raise TypeError(f"{order.run_name}: not a statement.")
+    return (await run_one(connection, order.action.statement.encode(), bound(order, order.action))).tag
 
 
 async def end(connection: Connection, order: Order, ledger: Ledger, said: str) -> bool:
@@ -80,14 +76,3 @@ async def _at_once(connection: Connection, name: str, values: dict[str, Any]) ->
     while cursor.nextset():
         pass
     return cursor
-
-
-def _row(order: Order, action: EnqueueAction, queue: str) -> list[Value]:
-    later = action.due_in.total_seconds() or None
-    return [queue, payload(order, action), later, unique_key(order, action), action.priority]
-
-
-def _told(said: Said, queue: str) -> str:
-    if said.first and said.first[0] is not None:
-        return f"row {said.first[0]} of queue {queue}"
-    return f"none added: queue {queue} has a row with this uniqueKey already"

@@ -1,6 +1,7 @@
 """The ``sql`` and ``enqueue`` actions: a ``Launcher`` whose effect is one transaction, together with the record of the run.
 
-Three messages: begin, bound everything, record the run; the statement; check the epoch and commit. Nothing was done until
+A statement takes three messages: begin, bound everything, record the run; the statement; check the epoch and commit. (Rows
+of a queue take one, which many runs share: see ``enqueueing``.) Nothing was done until
 the last has been carried out, so every failure before it is a known one. The last is one message: whoever freezes cannot
 do so between the check and the commit, where a new leader would have to wait for it. A commit whose reply is lost is
 looked up: the same record is tried again, which waits for whoever is at it and then tells whether it was there before.
@@ -11,32 +12,24 @@ An earlier term's transaction cannot commit (``Ledger.shut_out``), so a later le
 import asyncio
 import logging
 from collections.abc import Callable
-from enum import StrEnum
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from soloist.adapters.postgres.connections import Connection
 from soloist.adapters.postgres.database import GRACE
-from soloist.adapters.postgres.ledger import Ledger, Recorded, TermIsOver
+from soloist.adapters.postgres.enqueueing import Enqueueing, Row
+from soloist.adapters.postgres.ledger import STALE_EPOCH, Ledger, Pending, Recorded, TermIsOver
 from soloist.adapters.postgres.ledgers import Ledgers
 from soloist.adapters.postgres.run_failures import failed, not_begun, not_committed, not_found, refused
 from soloist.adapters.postgres.run_messages import begin, effect, end, roll_back
-from soloist.domain.actions import Order, Outcome, Response, Succeeded
+from soloist.domain.actions import EnqueueAction, Order, Outcome, Response, Succeeded
 from soloist.domain.errors import SoloistError, TransientError
 
-STALE_EPOCH = "SO002"
 LOOKS_FOR = 10.0
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 _log = logging.getLogger(__name__)
-
-
-class Pending(StrEnum):
-    """How a transaction may end other than with an outcome."""
-
-    LOST = "the commit was asked for, and nobody answered"
-    BEFORE = "the run was in the ledger already"
-    STALE = "the database has another epoch than this term's"
 
 
 class SqlLauncher:
@@ -47,6 +40,7 @@ class SqlLauncher:
     ) -> None:
         self._ledgers, self._trusted, self._stage = ledgers, trusted, stage
         self._pruning: set[asyncio.Task[None]] = set()
+        self._adding: WeakKeyDictionary[Ledger, Enqueueing] = WeakKeyDictionary()
 
     async def prepare(self, order: Order) -> None:
         """Nothing can be made ready that does nothing by itself."""
@@ -83,8 +77,11 @@ class SqlLauncher:
         for _ in range(2):
             try:
                 await ledger.shut_out(order.fence)
-                async with ledger.database.lent(seconds=order.timeout.total_seconds() + GRACE) as connection:
-                    came = await self._one(connection, order, ledger, queue)
+                if isinstance(order.action, EnqueueAction):
+                    came = await self._enqueueing(ledger).add(Row(order, order.action, queue))
+                else:
+                    async with ledger.database.lent(seconds=order.timeout.total_seconds() + GRACE) as connection:
+                        came = await self._one(connection, order, ledger)
             except TermIsOver:
                 raise
             except SoloistError as problem:
@@ -96,7 +93,7 @@ class SqlLauncher:
             ledger.forget()
         raise TermIsOver(ledger.database.name)
 
-    async def _one(self, connection: Connection, order: Order, ledger: Ledger, queue: str) -> Outcome | Pending:
+    async def _one(self, connection: Connection, order: Order, ledger: Ledger) -> Outcome | Pending:
         where, seconds = ledger.database.name, order.timeout.total_seconds()
         try:
             fresh = await begin(connection, order, ledger, seconds)
@@ -108,7 +105,7 @@ class SqlLauncher:
             return Pending.BEFORE
         self._stage("ledger")
         try:
-            said = await effect(connection, order, queue)
+            said = await effect(connection, order)
         except psycopg.Error as error:
             await roll_back(connection)
             return failed(error, where, seconds)
@@ -119,6 +116,11 @@ class SqlLauncher:
             return await _not_ended(connection, error, where, seconds)
         self._stage("committed")
         return Succeeded(response=Response(excerpt=said)) if done else Pending.LOST
+
+    def _enqueueing(self, ledger: Ledger) -> Enqueueing:
+        if (found := self._adding.get(ledger)) is None:
+            found = self._adding[ledger] = Enqueueing(ledger)
+        return found
 
     async def _looked_up(self, order: Order, ledger: Ledger) -> Outcome:
         """For as long as it takes: until the database answers, nobody knows."""
