@@ -26,6 +26,8 @@ from soloist.domain.queue_spec import KeyPer
 NAMESPACE = UUID("7b1e9d4a-6c3f-5a70-9f52-2d8c40b6e13a")
 """Any would do that nobody else uses; it is part of every key, and so never changes."""
 
+_LIST = json.JSONEncoder(separators=(",", ":"))
+
 
 def delivery_key(per: KeyPer, source: str, claim: Claim) -> str:
     """The key of the attempt that ``claim`` is for."""
@@ -34,4 +36,4 @@ def delivery_key(per: KeyPer, source: str, claim: Claim) -> str:
         parts.append(claim.attempt)
     elif per is KeyPer.DUE:
         parts.append(claim.due_key if claim.due is None else stamp(claim.due))
-    return str(uuid5(NAMESPACE, json.dumps(parts, separators=(",", ":"))))
+    return str(uuid5(NAMESPACE, _LIST.encode(parts)))

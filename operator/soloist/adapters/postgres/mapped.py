@@ -13,7 +13,7 @@ from soloist.adapters.postgres.mapped_outcomes import MappedOutcomes
 from soloist.adapters.postgres.mapped_queue import MappedQueue
 from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import composed
-from soloist.adapters.postgres.mapped_words import GivenUp, claim_of, rows_of
+from soloist.adapters.postgres.mapped_words import GivenUp, claims_of, rows_of
 from soloist.domain.claims import Claim, Settled, Verdict
 from soloist.domain.delivery_outcome import most_attempts
 from soloist.domain.errors import SoloistError
@@ -91,7 +91,7 @@ class MappedRows:
 
     async def _claim(self, asked: int, without: Collection[str], after: str | None) -> list[Claim]:
         began = self._boottime()
-        claims_of = self._statements.claims
+        statements = self._statements.claims
         values = {
             "most": asked,
             "lease": self._queue.lease,
@@ -100,12 +100,12 @@ class MappedRows:
             "without": list(without),
         }
         self._claims += 1
-        claim = claims_of[self._claims % len(claims_of)]
+        claim = statements[self._claims % len(statements)]
         rows = await self._database.fetch(claim, values, ahead=self._statements.ahead)
-        claims = sorted((claim_of(self._shape, row) for row in rows), key=_due)
+        claims = sorted(claims_of(self._shape, rows), key=_due)
         # The next one starts behind the last row of a full claim, so as not to walk again through what is finished but not
         # yet vacuumed. Of several statuses each has an end of its own, and none is kept.
-        ordered = len(claims_of) == 1 and self._shape.table.due_at is not None
+        ordered = len(statements) == 1 and self._shape.table.due_at is not None
         self._after = claims[-1].due_key if ordered and len(claims) == asked else None
         if after is None:
             self._from_head_at = next_from_head(began, self._boottime(), poll=self._queue.poll.total_seconds())

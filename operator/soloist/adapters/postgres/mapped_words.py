@@ -78,12 +78,17 @@ def verdict(word: Said, became: str, same: bool) -> Verdict:
     return Verdict.ACCEPTED if same or moved_on else Verdict.CHANGED
 
 
-def claim_of(shape: Shape, row: Row) -> Claim:
-    """A row as the claim's statement gives it."""
+def claims_of(shape: Shape, rows: Sequence[Row]) -> list[Claim]:
+    """Rows as the claim's statement gives them."""
+    carried, json = shape.carried, shape.body is not None and shape.columns[shape.body].base in JSON
+    return [_claim_of(shape, carried, row, json=json) for row in rows]
+
+
+def _claim_of(shape: Shape, carried: Sequence[str], row: Row, *, json: bool) -> Claim:
     fence, reclaims, ended, base, due, *texts = row
     keys = len(shape.table.id)
     body = texts[keys]
-    columns = dict(zip(shape.carried, texts[keys + 1 :], strict=True))
+    columns = dict(zip(carried, texts[keys + 1 :], strict=True))
     if shape.body in shape.table.columns:
         columns[shape.body] = body
     return Claim(
@@ -94,7 +99,7 @@ def claim_of(shape: Shape, row: Row) -> Claim:
         reclaims=reclaims,
         due=datetime.fromisoformat(due) if due is not None and due.endswith("Z") else None,
         due_key=due or "",
-        payload=decoded(body) if body is not None and shape.columns[shape.body or ""].base in JSON else body,
+        payload=decoded(body) if body is not None and json else body,
         payload_text=body,
         columns=columns,
     )
