@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from soloist.domain.instants import parse_time
+from soloist.domain.slot_memory import MOST_LINES
 from tests.api.crew import children_of
 from tests.api.elect_pods import EXAMPLES, Pod, command_pids, compiled, holder
 from tests.cluster.children import Child, until
@@ -157,7 +158,8 @@ def test_each_missing_slot_has_its_reason(story: Story) -> None:
         for line in story.record["missed"]
         for number in range(line["count"])
     }
-    slot, unexplained = min(swept), []
+    full = len(story.record["missed"]) == MOST_LINES
+    slot, unexplained = min(told) if full else min(swept), []
     while (slot := slot + SECOND) < moment(story.record["last"]):
         if slot not in swept and slot not in told:
             unexplained.append(slot)
@@ -176,10 +178,10 @@ def test_the_others_are_told_why_they_may_not_run(story: Story) -> None:
 
 def test_an_outage_ends_the_holders_term_and_it_says_so(story: Story) -> None:
     codes = [code for code, _ in story.during_outage]
-    assert codes[0] == 200
     assert codes[-1] == 409, "it believes in itself without an API server"
     assert 0 not in codes, "the sidecar itself went away"
-    assert "LeaseUnreachable" in story.during_outage[-1][1]["message"]
+    said = story.during_outage[-1][1]["message"]
+    assert "LeaseUnreachable" in said or "could not be renewed" in said
 
 
 def test_an_application_whose_sidecar_has_nothing_configured_does_not_run(story: Story) -> None:

@@ -47,7 +47,11 @@ def test_replicas_share_a_lease_in_a_row_and_its_slots_survive_a_hand_over(pods:
     assert second.ask("/sweep")[1]["fence"] > fence
     slots += [slot(second), slot(second)]
     assert slots == sorted(set(slots))
-    assert second.ask("/sweep/ticks")[1]["timers"]["1s"]["last"] == slots[-1]
+    until(
+        lambda: second.ask("/sweep/ticks")[1]["timers"]["1s"]["last"] == slots[-1],
+        what="the last one is shown, with the next reading",
+        timeout=60,
+    )
     until(lambda: not first.sidecar.alive(), what="the first has ended, for whoever runs it to see", timeout=60)
     first.sidecar.start()
     until(lambda: first.ask("/sweep")[0] == 409, what="the first is a candidate again", timeout=60)

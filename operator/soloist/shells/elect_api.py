@@ -114,7 +114,8 @@ def _who(view: View) -> dict[str, Any]:
     elif holder:
         reason, message = "NotHolder", f"{holder} holds the Lease."
     else:
-        reason, message = "NotHolder", f"Nobody is known to hold the Lease. {view.notice}".strip()
+        why = f" {view.notice.removesuffix('.')}." if view.notice else ""
+        reason, message = "NotHolder", f"Nobody is known to hold the Lease.{why}"
     said = {"fence": record.epoch if record is not None else None, "trustSeconds": 0.0, "heldBy": holder}
     return said | {"reason": reason, "message": f"{message} Do not run."}
 

@@ -17,7 +17,7 @@ from soloist.shells.bid import Bid
 from soloist.shells.child import Beat
 from soloist.shells.stand import Ground
 
-FIRST_PAUSE, LONGEST_PAUSE, LONG_BID = 0.2, 30.0, 60.0
+FIRST_PAUSE, LONGEST_PAUSE, LONG_BID = 0.2, 5.0, 5.0
 """Seconds between two bids, doubled after each that ended badly: was lost, or its command ended. A long one begins anew."""
 
 ASIDE = "it stands aside for a while after its last term"
@@ -105,8 +105,8 @@ class Seat:
         return bid is None or bid.lives(), self._away() or "its elector takes part"
 
     def _away(self) -> str:
-        going = self._bid.going if self._bid is not None else ASIDE
-        return self._held_back or going
+        aside = f"{ASIDE}: {self._lost.removesuffix('.')}" if self._lost else ASIDE
+        return self._held_back or (self._bid.going if self._bid is not None else aside)
 
     def _rest(self, seconds: float) -> None:
         self._rest_until = max(self._rest_until, self._clock.boottime() + seconds)
