@@ -259,7 +259,7 @@ def test_leases_are_held_each_on_its_own_and_given_up_each_on_its_own(pair: Call
 def test_the_python_client_runs_under_a_slot_and_never_without_its_sidecar(
     pair: Callable[..., list[Pod]], tmp_path: Path
 ) -> None:
-    assert set(EXAMPLES) == {"ts-client", "ts-timer", "python-client", "python-timer"}
+    assert set(EXAMPLES) == {"ts-client", "ts-timer", "python-client", "python-timer", "values"}
     pod = holder(pair("--lease", "sweep-in-python"), lease="sweep-in-python")
     timer = EXAMPLES["python-timer"].replace('"300s"', '"1s"').replace("sleep(60)", "sleep(0.2)")
     timer = timer.replace('"sweep"', '"sweep-in-python"')

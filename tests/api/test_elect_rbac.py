@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.api.elect_pods import Pod, holder
+from tests.api.elect_pods import EXAMPLES, Pod, holder
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
 
@@ -66,6 +66,12 @@ def without_health(arguments: tuple[str, ...]) -> tuple[str, ...]:
     """No application runs here."""
     assert "--health" in arguments
     return tuple(word for word in arguments if word != "--health")
+
+
+def test_the_values_of_the_page_are_those_of_the_example() -> None:
+    (container,) = yaml.safe_load(EXAMPLES["values"])["initContainers"]
+    assert {"name", "image", "restartPolicy", "args", "env"} == set(container)
+    assert container.items() <= sidecar_of_the_example().items()
 
 
 def test_the_example_names_what_the_rights_name() -> None:
