@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import urllib.request
 from typing import Any
 
 import pytest
@@ -56,3 +57,26 @@ def test_people_ask_and_act_as_they_do_on_a_cluster(crew: Crew) -> None:
     before = len(crew.backend.received("/sweep"))
     crew.backend.wait(before + 2, path="/sweep", timeout=60)
     crew.audit("sweep")
+
+
+def test_the_leader_counts_the_rows_of_its_queues_and_says_which_cannot_be_worked(crew: Crew) -> None:
+    deliver = {"http": {"url": crew.backend.url("/hooks")}}
+    database = {"secretName": "own", "key": "uri"}
+    good = {"database": database, "deliver": deliver, "suspend": True}
+    crew.write(
+        "queues.yaml",
+        {"kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": good},
+        {"kind": "WorkQueue", "metadata": {"name": "lost"}, "spec": {**good, "table": {"name": "public.nowhere"}}},
+    )
+    crew.ready("a")
+    crew.ask("SELECT soloist.enqueue('default/hooks', '{}') FROM generate_series(1, 3)")
+    port = crew.hear("a", "started")["health_port"]
+
+    def metrics() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    until(lambda: 'soloist_queue_ready_rows{namespace="default",queue="hooks"} 3.0' in metrics(), what="three rows are counted", timeout=60)  # fmt: skip
+    assert 'soloist_queue_valid{namespace="default",queue="hooks"} 1.0' in metrics()
+    assert "soloist_leader 1.0" in metrics()
+    until(lambda: 'soloist_queue_valid{namespace="default",queue="lost"} 0.0' in metrics(), what="the other cannot be worked", timeout=60)  # fmt: skip

@@ -7,9 +7,9 @@ mended in between; it stands in ``refused`` for /readyz and for people meanwhile
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from soloist.adapters.files.documents import JOBS_TOO
 from soloist.adapters.files.manifests import Manifests
@@ -62,6 +62,10 @@ class LocalFiles:
             _log.warning("file not taken", extra={"sentence": sentence})
         self.refused = tuple(made.refused)
         return made
+
+    def queues(self) -> list[Mapping[str, Any]]:
+        """The WorkQueues, as the files have them."""
+        return [each.raw for (kind, *_), each in self._manifests.objects.items() if kind == "WorkQueue"]
 
     async def find_queue(self, namespace: str, name: str) -> QueueSpec:
         """One WorkQueue; PermanentError with a sentence where there is none that can be used."""

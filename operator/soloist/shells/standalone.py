@@ -34,6 +34,7 @@ from soloist.shells.garbage import collect_seldom
 from soloist.shells.health import health_server
 from soloist.shells.leadership import Leadership
 from soloist.shells.local_files import LocalFiles, OwnDatabase
+from soloist.shells.local_queue_care import local_queue_care
 from soloist.shells.own_pod import pod_name
 from soloist.shells.queue_work import QueueWork
 from soloist.shells.reporting import Reporter
@@ -150,7 +151,9 @@ class Standalone:
             pace=Pace(claim_ahead=settings.claim_ahead, record_ahead=settings.record_ahead),
             spec_of=lambda job: fits(job.spec, self._refuses),
         )
-        leadership.launch_by(scheduler)
+        term, queues = leadership.candidacy.term, self._files.queues
+        care = local_queue_care(clock, self._metrics, raws=queues, read_key=own.read, report=report, term=term)
+        leadership.launch_by(scheduler, care.run)
         self._work = QueueWork(
             settings,
             clock,
