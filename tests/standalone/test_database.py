@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ from tests.cluster.backend import Backend
 from tests.cluster.children import until
 from tests.demo.rows import rows_of
 from tests.queue.workers import ACCEPTED
-from tests.standalone.crew import Crew
+from tests.standalone.crew import ENTRY, Crew
 from tests.standalone.folders import open_folder, postmaster
 
 pytestmark = pytest.mark.slow
@@ -59,6 +60,9 @@ def test_a_database_that_is_killed_is_started_again_and_nothing_is_lost_or_twice
         )
     crew.backend.wait(ROWS // 10, path="/hooks", timeout=60)
     data = crew.folder / "data"
+    said = subprocess.run([*ENTRY, "status", "--embedded", "--data", data], capture_output=True, text=True, timeout=120, check=True).stdout  # fmt: skip
+    assert said.startswith("DATABASE  embedded: it serves the processes of this one host")
+    assert "sweep" in said
     killed = postmaster(data)
     os.kill(killed, signal.SIGKILL)
     until(lambda: (data / "pgdata/postmaster.pid").exists() and postmaster(data) != killed, what="one of them starts it again", timeout=90)  # fmt: skip
