@@ -18,7 +18,7 @@ SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo demo-cluster test test-lowest check format docs chart image bench-ticks bench-queue clean
+.PHONY: help demo demo-cluster test test-lowest check format docs chart image bench-ticks bench-queue bench-standalone clean
 
 help: ## print these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ bench-ticks: $(READY) ## figures for ticks and hand-overs beside the CronJob con
 
 bench-queue: $(READY) ## figures for queues beside a bare batch claim, on one PostgreSQL server
 	@$(BIN)/python -m tests.bench.queue
+
+bench-standalone: $(READY) ## figures for soloist standalone: a burst, hand-overs, idle load, on one PostgreSQL server
+	@$(BIN)/python -m tests.bench.standalone
 
 clean: ## remove what the other targets made here (not the tools in ~/.cache/soloist)
 	rm -rf $(VENV) .cache .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
