@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.cluster.children import until
+from tests.postgres.pooler import PgBouncer
 from tests.standalone.crew import Crew
 
 pytestmark = pytest.mark.slow
@@ -80,4 +81,17 @@ def test_at_sigterm_the_lease_goes_to_another_at_once_and_the_run_that_goes_on_i
         "Interrupted",
         "OutcomeUnknown",
     }
+    crew.audit("sweep")
+
+
+def test_behind_a_pooler_in_transaction_mode_all_goes_on_and_a_hand_over_takes_a_look_longer(
+    crew: Crew, pgbouncer: PgBouncer
+) -> None:
+    crew.env["SOLOIST_DATABASE"] = f"{pgbouncer.dsn(crew.url.rpartition('/')[2])}?pgbouncer=true"
+    begin(crew, "a", "b")
+    crew.hear("a", "the database delivers no notices: a pooler in transaction mode lies in between")
+    leader = crew.leader()
+    leader.terminate()
+    crew.leader(other_than=leader.name)
+    go_on(crew)
     crew.audit("sweep")
