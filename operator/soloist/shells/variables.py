@@ -28,7 +28,13 @@ def unknown(env: Mapping[str, str]) -> list[str]:
     passed_over = {FD_VARIABLE, PARENT_VARIABLE, *_TOLD_A_HANDLER}
     sentences = []
     for name in sorted(name for name in env if name.startswith("SOLOIST_")):
-        if name in known or name in passed_over or name.startswith(SECRET) or _OF_A_SERVICE.fullmatch(name) or LINK.match(env[name]):
+        if (
+            name in known
+            or name in passed_over
+            or name.startswith(SECRET)
+            or _OF_A_SERVICE.fullmatch(name)
+            or LINK.match(env[name])
+        ):
             continue
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
         remedy = f"write {near[0]}" if near else "see docs/settings.md for those that are, or remove it"
