@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import pwd
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -273,5 +274,23 @@ def test_a_watch_that_went_silent_is_begun_again(
             await people.create("b")
             await it.until_told("ADDED", "b", "0 2 * * *")
             assert it.watch.heard > silent_since
+
+    run(body)
+
+
+def test_it_works_for_a_user_without_a_name_as_a_containers_is(
+    access: AccessTo, namespace: Namespace, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nameless(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", nameless)
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+
+    async def body() -> None:
+        async with following(access(), namespace) as it:
+            await people.create("job")
+            await it.until_told("ADDED", "job", "0 2 * * *")
 
     run(body)

@@ -3,9 +3,8 @@
 Why it is right: ``kopf.on.event`` writes nothing (no finalizer, no annotation, no peering, no Event); kopf has a thread and a
 loop of its own, since it cancels every task that was created after it started; it ends on what it takes for fatal, so it is
 started again, with a growing wait; and since it gets its session from us, each of its requests is seen: a watch is renewed
-every ``window`` seconds, so one that is silent for three times that is dead, whatever kopf believes (nolar/kopf#1276), and a list after
-the first one is a gap in which deletions went untold, which the caller closes by a list of its own.
-Changes of nothing but the status are not told (``status_echoes``).
+every ``window`` seconds, so one that is silent for three times that is dead, whatever kopf believes (nolar/kopf#1276), and a list
+after the first is a gap in which deletions went untold, which the caller closes by its own. Changes of a status alone are not told.
 """
 
 import asyncio
@@ -125,6 +124,7 @@ class KopfWatch:
             kopf.operator(
                 registry=self._registry(),
                 settings=_settings(self._window),
+                identity="soloist",  # type: ignore[arg-type]  # else it asks for the user's name: a container's has none
                 standalone=True,
                 clusterwide=not self._namespaces,
                 namespaces=self._namespaces,
