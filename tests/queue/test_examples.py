@@ -18,6 +18,7 @@ from tests.queue import examples
 from tests.queue.examples import EXAMPLES, HERE, go_program, node, python, run
 from tests.queue.prisma_app import prisma_app
 from tests.queue.rows import items, scalar
+from tests.queue.workers import ENTRY, Crew
 
 TABLES = """
 CREATE TABLE orders (id int PRIMARY KEY, total int);
@@ -25,6 +26,7 @@ CREATE TABLE bookings (order_id int);
 CREATE TABLE payments (amount int);
 GRANT SELECT, INSERT ON orders, bookings, payments TO shop, shop_worker"""
 RUN = {
+    "first-queue", "first-row",
     "grants", "psql-enqueue", "psql-work", "node-enqueue", "node-work", "prisma-enqueue", "go-enqueue", "go-work",
     "python-enqueue", "python-work", "python-complete", "python-once",
 }  # fmt: skip
@@ -56,6 +58,25 @@ def filled(database: Database, *orders: int) -> None:
 
 def test_every_example_of_the_page_is_run_here() -> None:
     assert set(EXAMPLES) == RUN
+
+
+def test_the_first_queue_of_the_page_is_worked_by_a_worker_without_a_cluster(crew: Crew) -> None:
+    text = EXAMPLES["first-queue"]
+    for written, here in (
+        ("http://127.0.0.1:8000/emails", crew.backend.url("/emails")),
+        ("postgresql://postgres@127.0.0.1/backend", crew.database.dsn()),
+    ):
+        assert written in text
+        text = text.replace(written, here)
+    crew.manifest.write_text(text)
+    crew.ready("w")
+    crew.database.psql(EXAMPLES["first-row"])
+    (request,) = crew.backend.wait(1)
+    assert (request.method, request.path, json.loads(request.body)) == ("POST", "/emails", {"order": 17})
+    assert request.header("Soloist-Attempt") == "1"
+    until(lambda: crew.left("emails") == 0, what="the row is gone", timeout=20)
+    checked = run([*ENTRY[:-1], "queue", "check", "emails", "-f", str(crew.manifest)], "")
+    assert "Nothing stops the queue." in checked
 
 
 def test_whoever_may_only_enqueue_can_neither_read_nor_take_back(shop: Database) -> None:

@@ -119,6 +119,17 @@ def test_a_file_that_does_not_say_enough_is_a_sentence(
         assert "s3cr3t" not in result.output
 
 
+def test_a_queue_may_be_named_as_it_is_in_sql(tmp_path: Path) -> None:
+    file = tmp_path / "queue.yaml"
+    file.write_text(f"{_manifest()}---\n{_manifest(namespace='a')}")
+    for more in ([], ["-n", "a"]):
+        found = invoke("check", "a/q", "-f", str(file), *more)
+        assert "The database x at 127.0.0.1 cannot be reached" in found.output
+    assert 'no WorkQueue "q" of namespace b' in invoke("check", "b/q", "-f", str(file)).output
+    torn = invoke("check", "a/q", "-f", str(file), "-n", "b")
+    assert "a/q is not in the namespace b of -n: leave one of the two out." in torn.output
+
+
 @pytest.mark.parametrize("command", [["list"], ["check", "q"], ["dead", "q"], ["retry", "q", "1"], ["purge", "q", "1"]])
 def test_no_way_to_a_cluster_is_a_sentence(command: list[str], tmp_path: Path) -> None:
     result = invoke(*command, "--kubeconfig", str(tmp_path / "none"))

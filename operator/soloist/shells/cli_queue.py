@@ -36,6 +36,12 @@ def _place(name: str, options: dict[str, Any]) -> "QueuePlace":
     from soloist.shells import cli_queue_place
 
     files, database = options["files"], options["database"]
+    # As the queue is called in SQL, and in what we print of it.
+    namespace, slash, plain = name.rpartition("/")
+    if slash and options["namespace"] not in ("", namespace):
+        raise WrongWords(f"{name} is not in the namespace {options['namespace']} of -n: leave one of the two out.")
+    if slash:
+        name, options = plain, {**options, "namespace": namespace}
     if files:
         return cli_queue_place.in_files(files, options["namespace"], name, database)
     return cli_queue_place.in_cluster(target(options), name, database)
