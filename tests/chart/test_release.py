@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from soloist import __version__
 from tests.chart.rendering import CHART, helm
 from tests.cluster.children import until
 from tests.cluster.client import ApiError
@@ -44,10 +45,10 @@ def test_what_people_made_outlives_upgrade_and_uninstallation(cluster: ControlPl
     api = cluster.api()
     run("install", HOME, CHART, "--create-namespace", "--set", "controller.replicas=3")
     until(lambda: created(cluster), what="the kinds that came with the release are served", timeout=60)
-    assert images(cluster) == {"soloist:0.1.0"}
+    assert images(cluster) == {f"soloist:{__version__}"}
 
-    run("upgrade", HOME, CHART, "--reset-then-reuse-values", "--set", "image.tag=0.1.1")
-    assert images(cluster) == {"soloist:0.1.1"}
+    run("upgrade", HOME, CHART, "--reset-then-reuse-values", "--set", "image.tag=another")
+    assert images(cluster) == {"soloist:another"}
     assert api.get(f"{DEPLOYMENTS}/soloist-controller")["spec"]["replicas"] == 3
 
     before = api.get(f"{JOBS}/hello")
