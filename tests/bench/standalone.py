@@ -104,7 +104,12 @@ def burst(stage: Stage, say: Say) -> dict[str, Measured]:
         until(lambda: datetime.now(UTC) > due - timedelta(seconds=0.1), what="it is nearly time", timeout=2 * EVERY)
         meter = Meter.start({"leader": leader.child()})
         done = "SELECT count(*), max(recorded_at) FROM soloist.job_runs WHERE tick = %s"
-        until(lambda: crew.ask(done, due)[0][0] == many, what="all have committed", timeout=300)
+
+        def through() -> bool:
+            time.sleep(0.5)  # whoever asks more often takes part in what is measured
+            return bool(crew.ask(done, due)[0][0] == many)
+
+        until(through, what="all have committed", timeout=300)
         say(meter.read())
         took = (crew.ask(done, due)[0][1] - due).total_seconds()
     return {"ledger10000_s": Measured(value=took, n=many, note="from their time to the last row")}
