@@ -1,6 +1,6 @@
 """Calls whose outcome nobody saw: never two at once, never again without being asked for, never for ever.
 
-Each with a standby that takes over, and with one replica whose container is started again.
+Each with one or two standbys that take over, and with one replica whose container is started again.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ class Deadly:
 def test_a_call_that_kills_each_leader_is_given_up(crews: Crews, backend: Backend, tmp_path: Path) -> None:
     jobs = [
         Deadly(crew=crews(name), path=f"/{name}", pid_file=tmp_path / f"{name}.pid", retry=retry)
-        for name, retry in {"retry1": RETRY, "retry2": RETRY, "never1": NEVER, "never2": NEVER}.items()
+        for name, retry in {"retry1": RETRY, "retry2": RETRY, "retry3": RETRY, "never1": NEVER, "never2": NEVER}.items()
     ]
     start_each([job.crew for job in jobs], "a")
-    start_each([job.crew for job in jobs if job.path.endswith("2")], "b")
+    start_each([job.crew for job in jobs if job.path.endswith(("2", "3"))], "b")
+    start_each([job.crew for job in jobs if job.path.endswith("3")], "c")
     for job in jobs:
         write_pid_file(job.crew, job.pid_file)
         backend.rule(f"^{job.path}$", kill_pid_file=str(job.pid_file))
@@ -93,10 +94,11 @@ def first_run(crew: Crew, job: str) -> Raw:
 def test_a_handler_outlives_its_caller_and_never_meets_another(crews: Crews, backend: Backend) -> None:
     """A handler of 5 s under Forbid, its leader killed meanwhile. Where only the child is, the next leads at once."""
     timeout = 8
-    found = {name: crews(name) for name in ("alone", "standby", "at-once")}
+    found = {name: crews(name) for name in ("alone", "standby", "at-once", "three")}
     backend.rule("/slow", delay=5)
     start_each(found.values(), "a")
-    start_each([found["standby"], found["at-once"]], "b")
+    start_each([found["standby"], found["at-once"], found["three"]], "b")
+    start_each([found["three"]], "c")
     for name, crew in found.items():
         for job, retry in {"never": NEVER, "retry": RETRY}.items():
             url = backend.url(f"/slow/{name}/{job}")
