@@ -18,7 +18,7 @@ SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo demo-cluster test test-lowest check format docs chart image bench-ticks bench-queue bench-standalone clean
+.PHONY: help demo demo-cluster test test-lowest check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
 
 help: ## print these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ docs: $(READY) ## write the generated parts of docs/ again
 
 image: $(READY) ## build the container image; BASE=… is what it is built on, where it is not the Dockerfile's
 	@$(BIN)/python -m tests.e2e.image --base '$(BASE)' --tag '$(TAG)'
+
+e2e: $(READY) ## image and chart on a real node: leaders killed, workers scaled, an upgrade under load; needs root and Debian packages
+	@$(BIN)/python -m pytest -v -s $(or $(SCENES),$(sort $(wildcard tests/e2e/scene_*.py)))
 
 chart: $(READY) ## write the chart's CRDs, manifests/install.yaml and the golden rendering again
 	@$(BIN)/python -m tests.chart.rendering

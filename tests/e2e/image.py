@@ -7,6 +7,7 @@ fetched beforehand, each held to its hash, so that no step of the build asks the
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from tests.cluster.node_images import BASE, base_archive
 from tests.cluster.versions import Unavailable, cache
 
 ROOT = Path(__file__).parents[2]
+IGNORED = ROOT / ".dockerignore"
 WHEELS = ROOT / ".cache" / "wheels"
 LOCKS = ("requirements-build.txt", "requirements-image.txt")
 TAG = "localhost/soloist:dev"
@@ -39,13 +41,31 @@ class Image:
 
 
 def build(*, tag: str = TAG, base: str = "") -> Image:
-    """Raises Unavailable with what is missing on this machine."""
-    fetch_wheels()
-    archive = cache() / "images" / f"{tag.rpartition('/')[2].replace(':', '-')}.tar"
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    archive.unlink(missing_ok=True)
-    (with_docker if docker_runs() else with_buildah)(tag, base, archive)
+    """Raises Unavailable with what is missing on this machine, RuntimeError where the build itself fails."""
+    name = tag.rpartition("/")[2].replace(":", "-")
+    archive = cache() / "images" / f"{name}-{digest(base)}.tar"
+    if not archive.exists():
+        fetch_wheels()
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        for old in archive.parent.glob(f"{name}-*.tar"):
+            old.unlink()
+        made = archive.with_suffix(".new")
+        made.unlink(missing_ok=True)
+        (with_docker if docker_runs() else with_buildah)(tag, base, made)
+        made.rename(archive)
     return measured(archive, tag)
+
+
+def digest(base: str) -> str:
+    """Of all that is let through to the build: an image that would come out the same is not built again."""
+    let_through = [
+        line[1:] for line in IGNORED.read_text().splitlines() if line.startswith("!") and "wheels" not in line
+    ]
+    found = [path for name in (*let_through, "Dockerfile") for path in (ROOT / name, *(ROOT / name).rglob("*"))]
+    told = hashlib.sha256(base.encode())
+    for path in sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts):
+        told.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return told.hexdigest()[:12]
 
 
 def fetch_wheels() -> None:
@@ -86,8 +106,8 @@ def arguments() -> list[str]:
 def run(argv: Sequence[str | Path]) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr + done.stdout).strip()
-        raise Unavailable(f"`{' '.join(map(str, argv[:6]))} …` failed: {said[-1500:]}")
+        said = f"{done.stdout}\n{done.stderr}".strip()
+        raise RuntimeError(f"`{' '.join(map(str, argv[:6]))} …` failed: {said[-1500:]}")
 
 
 def measured(archive: Path, tag: str) -> Image:
@@ -107,7 +127,7 @@ def main() -> int:
     chosen = parser.parse_args()
     try:
         image = build(tag=chosen.tag, base=chosen.base)
-    except Unavailable as reason:
+    except (Unavailable, RuntimeError) as reason:
         print(reason, file=sys.stderr)
         return 1
     print(f"{image.tag}: {image.size / MB:.0f} MB, of which {image.base / MB:.0f} MB are the base; {image.archive}")

@@ -1,0 +1,80 @@
+"""What a user sees after `helm install`: Pods under the restricted standard, examples that run, the columns of kubectl."""
+
+from __future__ import annotations
+
+import re
+
+from tests.cluster.children import until
+from tests.e2e.site import EVERY_SECOND, NAMESPACE, QUEUE, RELEASE, ROOT, Site
+
+EXAMPLES = ROOT / "manifests" / "examples"
+
+
+def test_two_controllers_and_two_workers_are_ready_without_a_restart(site: Site) -> None:
+    site.wait_ready("controller", 2)
+    site.wait_ready("worker", 2)
+    for component in ("controller", "worker"):
+        for pod in site.pods_of(component):
+            assert [each["restartCount"] for each in pod["status"]["containerStatuses"]] == [0], site.pods()
+
+
+def test_the_test_of_the_chart_passes(site: Site) -> None:
+    site.helm("test", RELEASE, "--timeout", "3m")
+
+
+def test_ticks_arrive_once_a_second(site: Site) -> None:
+    site.backend.wait(5, path=f"/{EVERY_SECOND}", timeout=60)
+    site.audit()
+
+
+def test_an_example_that_needs_nothing_runs_as_its_comment_says(site: Site) -> None:
+    site.node.kubectl("-n", NAMESPACE, "apply", "-f", EXAMPLES / "http-every-30-seconds.yaml")
+    until(
+        lambda: [run for run in site.runs("api-version") if run.get("status", {}).get("phase") == "Succeeded"],
+        what="the API server's version was asked for",
+        timeout=120,
+    )
+
+
+def test_a_job_runs_as_a_pod_with_the_time_it_is_for(site: Site) -> None:
+    command = ["soloist", "preview", "@every 1h"]
+    secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    pod = {
+        "restartPolicy": "Never",
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"name": "report", "image": site.image.tag, "command": command, "securityContext": secure}],
+    }
+    job = {"template": {"spec": {"backoffLimit": 0, "template": {"spec": pod}}}}
+    site.make("ScheduledJob", "scheduledjobs", "report", {"schedule": "@every 10s", "job": job})
+    until(
+        lambda: [run for run in site.runs("report") if run.get("status", {}).get("phase") == "Succeeded"],
+        what="a Job of the image ran to its end",
+        timeout=120,
+    )
+    site.node.api().patch(site.ours("scheduledjobs", "report"), {"spec": {"suspend": True}})
+
+
+def test_a_row_is_delivered(site: Site) -> None:
+    with site.postgres.connect() as connection:
+        connection.execute("SELECT soloist.enqueue(%s, '{}'::jsonb)", (f"{NAMESPACE}/{QUEUE}",))
+    site.backend.wait(1, path=f"/{QUEUE}", timeout=60)
+
+
+def test_kubectl_shows_the_columns_that_the_readme_names(site: Site) -> None:
+    shown = site.node.kubectl("-n", NAMESPACE, "get", "sj,jr,wq")
+    site.tell("kubectl get sj,jr,wq\n" + shown)
+    for kind in ("scheduledjob", "jobrun", "workqueue"):
+        assert re.search(rf"^{kind}\.soloist\.dev/\S+ +\S", shown, re.MULTILINE), shown
+
+
+def test_nothing_in_the_container_can_be_written_and_nothing_runs_as_root(site: Site) -> None:
+    pod = site.leader()
+    script = "import os; print(os.getuid()); open('/opt/soloist/x', 'w')"
+    asked = ["exec", pod, "--", "python3", "-c", script]
+    try:
+        site.node.kubectl("-n", NAMESPACE, *asked)
+    except Exception as refused:
+        said = " ".join(getattr(refused, "__notes__", []))
+        assert "Read-only file system" in said or "Permission denied" in said, said
+    else:
+        raise AssertionError("The root file system could be written.")
