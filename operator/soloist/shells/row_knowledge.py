@@ -14,7 +14,7 @@ from soloist.adapters.clock import SystemClock
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.row_changes import RowChanges
 from soloist.adapters.postgres.row_objects import JOB, RUN
-from soloist.adapters.postgres.row_specs import RowSpecs, hash_of
+from soloist.adapters.postgres.row_specs import InEffect, RowSpecs, hash_of
 from soloist.adapters.postgres.row_store import RowStore
 from soloist.domain.errors import SoloistError
 from soloist.domain.manifest_plan import Plan
@@ -59,6 +59,7 @@ class RowKnowledge:
             boottime=clock.boottime,
         )
         self._epoch: int | None = None
+        self._looked_at: InEffect | None = None
         self._files_changed, self._runs_gap = asyncio.Event(), asyncio.Event()
         self.differs = ""
         """How the files of this process differ from what is in effect; empty where they do not."""
@@ -121,21 +122,23 @@ class RowKnowledge:
                     await self._files_changed.wait()
             except TimeoutError:
                 pass  # it is time to compare again
+            changed = self._files_changed.is_set()
             self._files_changed.clear()
             try:
-                if self._epoch is None:
-                    await self._compare()
-                else:
+                in_effect = await self._specs.in_effect()
+                if not changed and in_effect == self._looked_at:
+                    continue  # many jobs are not read, parsed and hashed for nothing
+                if self._epoch is not None:
                     await self._apply(self._epoch)
+                elif in_effect is not None:
+                    await self._compare(in_effect)
+                self._looked_at = in_effect
             except SoloistError as error:
                 _log.warning("files are not in effect yet", extra={"error": str(error)})
                 self._files_changed.set()
                 await asyncio.sleep(AGAIN)
 
-    async def _compare(self) -> None:
-        in_effect = await self._specs.in_effect()
-        if in_effect is None:
-            return
+    async def _compare(self, in_effect: InEffect) -> None:
         plan = self._planned((await self._store.list_jobs()).items)
         same = hash_of(plan.objects) == in_effect.hash
         differs = "" if same else f"the jobs in effect are from the files of {in_effect.of}, and the files here are others: give both the same"  # fmt: skip
