@@ -28,7 +28,9 @@ def asked(crew: Crew, *words: str) -> Any:
 
 
 def test_people_ask_and_act_as_they_do_on_a_cluster(crew: Crew) -> None:
-    assert "LEADER  none" in soloist(crew, "status")
+    nobody = soloist(crew, "status")
+    assert "LEADER  none" in nobody
+    assert "start one: soloist standalone" in nobody
     crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"), crew.job("yearly", schedule="@yearly"))
     crew.ready("a")
     crew.backend.wait(3, path="/sweep", timeout=90)
