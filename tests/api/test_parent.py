@@ -104,7 +104,8 @@ def test_the_next_leader_follows_a_killed_child_at_once_and_remembers_when_it_en
     print(f"hand-over after the child's death: {(acquired - killed).total_seconds():.3f} s")
     assert acquired - killed < timedelta(seconds=2)
     ends = dict(annotation(crew, "term-ends"))
-    assert killed - timedelta(seconds=1) < moment(ends[epoch]) <= acquired
+    # Never too early: of a renewal that the child had sent and not heard of, the end counts as from the send before it.
+    assert killed - timedelta(seconds=1) < moment(ends[epoch]) < acquired + timedelta(seconds=1)
     backend.wait(len(backend.received()) + 3, timeout=30)
     audit(crew, backend, "sweep", path="/s")
 
