@@ -22,7 +22,11 @@ server has work, while the last are still being thought about."""
 FIRST_WAIT, LONGEST_WAIT = 0.2, 10.0
 
 MOST_STEPS = 500
-"""Steps of one job in a row, before others get their turn and somebody is told: no fault may spin."""
+"""Steps of one job in a row, before others get their turn."""
+
+BACKLOG = 20
+"""So many full turns in a row may be honest work (runs to trim). After them somebody is told, and the job waits long: no
+fault may spin."""
 
 
 class Turns:
@@ -43,6 +47,7 @@ class Turns:
         self._alarms: Alarms[Key] = Alarms()
         self._again: set[Key] = set()
         self._failures: Counter[Key] = Counter()
+        self._full: Counter[Key] = Counter()
         self._changed = asyncio.Event()
 
     def wake(self, key: Key) -> None:
@@ -89,15 +94,24 @@ class Turns:
                 self._again.discard(key)
                 if not await self._step(key):
                     self._failures.pop(key, None)
+                    self._full.pop(key, None)
                     return
-            self._report.failed("scheduler", RuntimeError(f"{key} asked for {MOST_STEPS} steps in a row"))
-            self.come_back(key, 1.0)
+            self._give_way(key)
         except SoloistError as error:
             self._report.failed("scheduler", error)
             await self._recover(key, error)
         except Exception as error:  # noqa: BLE001 - one job's fault must not stop the others
             self._report.failed("scheduler", error)
             self.come_back(key, LONGEST_WAIT)
+
+    def _give_way(self, key: Key) -> None:
+        self._full[key] += 1
+        if self._full[key] < BACKLOG:
+            self.come_back(key, FIRST_WAIT)
+            return
+        steps = self._full[key] * MOST_STEPS
+        self._report.failed("scheduler", RuntimeError(f"{key} asked for {steps} steps in a row"))
+        self.come_back(key, LONGEST_WAIT)
 
     def come_back(self, key: Key, seconds: float) -> None:
         self._alarms.set(key, self._clock.boottime() + seconds)
@@ -113,3 +127,4 @@ class Turns:
     def forget(self, key: Key) -> None:
         self._alarms.clear(key)
         self._failures.pop(key, None)
+        self._full.pop(key, None)
