@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from soloist import __version__
+from soloist.domain.errors import ConfigError
 from soloist.shells.cli_elect import elect
 from soloist.shells.cli_migrate import migrate
 from soloist.shells.cli_options import cluster, controller_settings, each_setting, one_or_all, output_format, target
@@ -159,7 +160,11 @@ def controller(**flags: Any) -> None:
     """Launch what is due; two or more replicas, one leads."""
     from soloist.shells.controller import run
 
-    click.get_current_context().exit(run(controller_settings(flags)))
+    try:
+        code = run(controller_settings(flags))
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    click.get_current_context().exit(code)
 
 
 cli.add_command(elect)

@@ -4,9 +4,9 @@
 this host could reach the port too: their requests carry an Origin, or another Host.
 """
 
-import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from aiohttp import web
@@ -18,6 +18,7 @@ from soloist.domain.slot_memory import document, remembered
 from soloist.domain.slots import Refused, SlotReason, Timer, until_next
 from soloist.loops.election_ports import Clocks
 from soloist.shells.elect_telemetry import ElectMetrics
+from soloist.shells.listening import listening
 from soloist.shells.seat import Seat, View
 
 LOCAL = "127.0.0.1"
@@ -32,9 +33,8 @@ class ElectApi:
     def __init__(self, seats: Mapping[str, Seat], clock: Clocks, metrics: ElectMetrics) -> None:
         self._seats, self._clock, self._metrics = seats, clock, metrics
 
-    @contextlib.asynccontextmanager
-    async def serve(self, port: int) -> AsyncIterator[int]:
-        """While the block runs; gives the port, which is a free one for 0."""
+    def serve(self, port: int) -> AbstractAsyncContextManager[int]:
+        """As ``listening`` gives it."""
         application = web.Application(middlewares=[_only_from_here])
         application.add_routes(
             [
@@ -45,13 +45,7 @@ class ElectApi:
                 web.post("/{name}/release", self._release),
             ]
         )
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, LOCAL, port).start()
-            yield int(runner.addresses[0][1])
-        finally:
-            await runner.cleanup()
+        return listening(application, setting="api-port", address=LOCAL, port=port)
 
     async def _holder(self, request: web.Request) -> web.Response:
         seat = self._seat(request)

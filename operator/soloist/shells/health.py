@@ -4,22 +4,23 @@ That it shares the loop is meant: a loop that no longer turns answers no probe, 
 A check is a function that answers at once with (well?, a sentence); a check that raises counts as unwell.
 """
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from soloist.shells.listening import listening
+
 Check = Callable[[], tuple[bool, str]]
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@contextlib.asynccontextmanager
-async def health_server(
+def health_server(
     *, address: str, port: int, alive: Mapping[str, Check], ready: Mapping[str, Check], registry: CollectorRegistry
-) -> AsyncIterator[int]:
-    """Serve while the block runs; gives the port, which is a free one for ``port=0``."""
+) -> AbstractAsyncContextManager[int]:
+    """As ``listening`` gives it."""
     application = web.Application()
     application.add_routes(
         [
@@ -28,13 +29,7 @@ async def health_server(
             web.get("/metrics", _exposing(registry)),
         ]
     )
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, address, port).start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+    return listening(application, setting="health-port", address=address, port=port)
 
 
 def _answering(checks: Mapping[str, Check]) -> Answer:
