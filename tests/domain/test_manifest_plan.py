@@ -97,3 +97,19 @@ def test_a_field_that_nobody_reads_is_a_mistake_and_what_was_in_effect_goes_on()
     raw = only(planned(job, before=stored(planned(written("a")))))
     assert raw["spec"]["schedule"] == "@hourly"
     assert "write spec.missedRunPolicy" in raw["metadata"]["annotations"][REFUSED]
+
+
+def test_while_a_folder_says_nothing_about_what_there_is_to_be_nothing_is_removed() -> None:
+    before = stored(planned(written("a"), written("b", "other.yaml")))
+    made = plan([written("b", "other.yaml")], {}, before, HERE, ["/jobs holds no manifest."])
+    assert {raw["metadata"]["name"]: raw["metadata"]["annotations"].get(REFUSED) for raw in made.objects} == {"a": "/jobs holds no manifest.", "b": None}  # fmt: skip
+    assert made.refused == ["/jobs holds no manifest."]
+
+
+def test_labels_and_annotations_that_are_none_are_passed_over_and_a_uid_in_a_file_means_nothing() -> None:
+    for odd in ("text", ["text"], 5, None):
+        raw = only(planned(written("a", labels=odd, annotations=odd)))
+        assert raw["metadata"] | {"namespace": ""} == {"namespace": "", "name": "a", "labels": {}, "annotations": {FILE: "a.yaml"}}  # fmt: skip
+    exported = only(planned(written("a", uid="of-a-cluster", labels={"team": 1}, annotations={"note": "y"})))
+    assert exported["metadata"]["labels"] == {"team": "1"}
+    assert exported["metadata"]["annotations"] == {"note": "y", FILE: "a.yaml"}

@@ -38,11 +38,20 @@ class Plan:
     refused: Sequence[str]
 
 
-def plan(jobs: Iterable[Written], problems: Mapping[str, str], stored: Iterable[Raw], refused: Refused) -> Plan:
-    """``problems``: of files that cannot be read, by the last part of their path; ``refused``: actions that are not for here."""
+def plan(
+    jobs: Iterable[Written],
+    problems: Mapping[str, str],
+    stored: Iterable[Raw],
+    refused: Refused,
+    lacking: Sequence[str] = (),
+) -> Plan:
+    """``problems``: of files that cannot be read, by the last part of their path; ``refused``: actions that are not for here.
+
+    ``lacking``: of folders of which nobody can say what they hold; while there is one, nothing is removed.
+    """
     before = {_place(raw): raw for raw in stored}
     objects: dict[tuple[str, str], Raw] = {}
-    sentences = list(problems.values())
+    sentences = list(dict.fromkeys([*problems.values(), *lacking]))
     for job in jobs:
         place = _place(job.raw)
         wrong: str | None = next((f"{job.file}: {part!r} is no name: write a-z, 0-9, '-' and '.'." for part in place if not _NAME.fullmatch(part)), "")  # fmt: skip
@@ -55,15 +64,16 @@ def plan(jobs: Iterable[Written], problems: Mapping[str, str], stored: Iterable[
             sentence = f"{job.file}: {'/'.join(place)}: {wrong}"
             sentences.append(sentence)
             if known is not None and not isinstance(fits(_spec(known), refused), Invalid):
-                objects[place] = _object(known, job.file, f"{sentence} What was in effect before goes on.")
+                objects[place] = _stored(known, job.file, f"{sentence} What was in effect before goes on.")
                 continue
             if not isinstance(spec, Invalid):
                 continue
-        objects[place] = _object(job.raw, job.file, problems.get(job.file, ""))
+        own, labels = _texts(job.raw, "annotations"), _texts(job.raw, "labels")
+        objects[place] = _object(job.raw, job.file, problems.get(job.file, ""), own=own, labels=labels)
     for place, raw in before.items():
-        file = str(_annotations(raw).get(FILE, ""))
-        if place not in objects and file in problems:
-            objects[place] = _object(raw, file, problems[file])
+        file = _texts(raw, "annotations").get(FILE, "")
+        if place not in objects and (file in problems or lacking):
+            objects[place] = _stored(raw, file, problems.get(file) or lacking[0])
     return Plan(objects=list(objects.values()), refused=sentences)
 
 
@@ -77,18 +87,22 @@ def _place(raw: Mapping[str, Any]) -> tuple[str, str]:
     return str(metadata.get("namespace") or "default"), str(metadata["name"])
 
 
-def _annotations(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = raw["metadata"].get("annotations")
-    return found if isinstance(found, Mapping) else {}
+def _texts(raw: Mapping[str, Any], named: str) -> Mapping[str, str]:
+    """Labels or annotations; a number among them is text."""
+    found = raw["metadata"].get(named)
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _object(raw: Mapping[str, Any], file: str, refused: str) -> Raw:
-    """What a person has written on the stored object is the person's, so only a file's own metadata is taken along."""
+def _stored(raw: Mapping[str, Any], file: str, refused: str) -> Raw:
+    """What was written on the stored object is a person's, and stays without being named here."""
+    return _object(raw, file, refused, own={}, labels={})
+
+
+def _object(
+    raw: Mapping[str, Any], file: str, refused: str, *, own: Mapping[str, str], labels: Mapping[str, str]
+) -> Raw:
     namespace, name = _place(raw)
-    stored = "uid" in raw["metadata"]
-    own = {} if stored else {str(key): str(value) for key, value in _annotations(raw).items()}
-    labels = {} if stored else raw["metadata"].get("labels") or {}
-    annotations = own | {FILE: file} | ({REFUSED: refused} if refused else {})
+    annotations = {**own, FILE: file} | ({REFUSED: refused} if refused else {})
     spec = raw.get("spec")
     return {
         "kind": KIND,

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from soloist.adapters.files.documents import JOBS_TOO
 from soloist.adapters.files.manifests import Manifests
 from soloist.adapters.files.queue_files import LOOK_EVERY, found_in
-from soloist.adapters.files.secret_folder import LocalKeys
+from soloist.adapters.files.secret_folder import LocalKeys, NowhereError
 from soloist.adapters.sealed import ReadKey, Sealed
 from soloist.domain.actions import KeyRef
 from soloist.domain.errors import ConfigError, PermanentError
@@ -57,7 +57,7 @@ class LocalFiles:
         problems = {Path(file).name: sentence for file, sentence in self._manifests.problems.items()}
         objects = self._manifests.objects.items()
         jobs = [Written(raw=each.raw, file=Path(each.file).name) for (kind, *_), each in objects if kind == KIND]
-        made = plan(jobs, problems, stored, self._refuses)
+        made = plan(jobs, problems, stored, self._refuses, self._manifests.lacking)
         for sentence in set(made.refused) - set(self.refused):
             _log.warning("file not taken", extra={"sentence": sentence})
         self.refused = tuple(made.refused)
@@ -80,7 +80,8 @@ class LocalFiles:
 class OwnDatabase:
     """Databases by their Secret; one that is nowhere is this process's own, so that a small installation needs no Secret.
 
-    For databases only: a Secret that an HTTP header wants is never the database's URL.
+    For databases only: a Secret that an HTTP header wants is never the database's URL. And only where there is nothing of
+    that name: a wrong key, or a file that cannot be read, would else send statements to another database than was meant.
     """
 
     def __init__(self, read_key: ReadKey, url: str) -> None:
@@ -89,7 +90,7 @@ class OwnDatabase:
     async def read(self, namespace: str, ref: KeyRef) -> Sealed:
         try:
             return await self._read_key(namespace, ref)
-        except PermanentError:
+        except NowhereError:
             return Sealed(self._url)
 
     async def of_queue(self, name: QueueName, database: DatabaseRef) -> Sealed:

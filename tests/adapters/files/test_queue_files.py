@@ -115,7 +115,7 @@ def test_values_of_secrets_and_configmaps_are_read_and_not_shown(tmp_path: Path)
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("password: [sesame", "line 1: this cannot be read as YAML: mend it."),
+        ("password: [sesame", ": this cannot be read as YAML: mend it."),
         ("kind: WorkQueue\nmetadata: {}\n", "a WorkQueue has no metadata.name: give it one."),
         (f"{queue('a')}---{queue('a')}", "WorkQueue shop/a is there twice: rename or remove one."),
     ],

@@ -1,10 +1,13 @@
 """The documents of one YAML file that are ours, by kind, namespace and name, in the form in which the API server has them.
 
 A file is taken whole or not at all: half of an editor's save is no manifest. What is said of one that is refused repeats
-none of its lines, since a Secret may stand there.
+none of its lines, since a Secret may stand there. What a file can cost is bounded: its bytes, and what its aliases make of
+them; and only what lies on a disk is read, since a pipe would be waited for.
 """
 
 import json
+import os
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,18 +21,32 @@ JOBS_TOO = QUEUES_AND_KEYS | {"ScheduledJob"}
 Place = tuple[str, str, str]
 """Kind, namespace and name."""
 
+MOST_BYTES = 16 << 20
+_OURS, _VERSION = "soloist.dev/", "soloist.dev/v1alpha1"
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The parser in C, where PyYAML was built with it, reads a file in a seventh of the time."""
 
-class _Loader(yaml.SafeLoader):
-    """A date is text, as it is to kubectl."""
+
+class _Loader(_Base):  # type: ignore[misc]
+    """A date is text, and a key that is there twice is a mistake, as they are to kubectl."""
 
     yaml_implicit_resolvers = {
         letter: [each for each in found if each[0] != "tag:yaml.org,2002:timestamp"]
         for letter, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(problem="a key is there twice", problem_mark=key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
 
 def read_file(file: Path, kinds: Collection[str]) -> Mapping[Place, dict[str, Any]]:
-    """All of those kinds in it. Raises ConfigError with a sentence."""
+    """All of those kinds in it. Raises ConfigError with a sentence, and OSError where it cannot be read at all."""
     found: dict[Place, dict[str, Any]] = {}
     for each in _documents(file, kinds):
         place = _place(file, each)
@@ -42,14 +59,37 @@ def read_file(file: Path, kinds: Collection[str]) -> Mapping[Place, dict[str, An
 def _documents(file: Path, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
     """What is of another kind is somebody else's."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = _bytes(file).decode("utf-8-sig")
         documents = [_as_json(each) for each in yaml.load_all(text, Loader=_Loader)]
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: this is not text in UTF-8: save it as such.") from error
+    except (ValueError, TypeError, RecursionError, MemoryError, yaml.YAMLError) as error:
         where = f", line {mark.line + 1}" if (mark := getattr(error, "problem_mark", None)) is not None else ""
-        raise ConfigError(f"{file}{where}: this cannot be read as YAML: mend it.") from error
+        twice = getattr(error, "problem", "") == "a key is there twice"
+        said = "a key is there twice: remove one." if twice else "this cannot be read as YAML: mend it."
+        raise ConfigError(f"{file}{where}: {said}") from error
     for each in documents:
-        kept = each.get("items", []) if isinstance(each, dict) and each.get("kind") == "List" else [each]
-        yield from (one for one in kept if isinstance(one, dict) and one.get("kind") in kinds)
+        kept = each.get("items") if isinstance(each, dict) and each.get("kind") == "List" else [each]
+        yield from (one for one in (kept if isinstance(kept, list) else []) if _is_ours(file, one, kinds))
+
+
+def _bytes(file: Path) -> bytes:
+    with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise ConfigError(f"{file} is no file: remove it, or name a manifest.")
+        content = opened.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{file} is longer than {MOST_BYTES >> 20} MiB: make several files of it.")
+    return content
+
+
+def _is_ours(file: Path, one: Any, kinds: Collection[str]) -> bool:
+    if not isinstance(one, dict) or not isinstance(one.get("kind"), str) or one["kind"] not in kinds:
+        return False
+    version = str(one.get("apiVersion") or "")
+    if version.startswith(_OURS) and version != _VERSION:
+        raise ConfigError(f"{file}: apiVersion {version!r} is not known here: write {_VERSION}.")
+    return not version or version in (_VERSION, "v1")
 
 
 def _place(file: Path, document: dict[str, Any]) -> Place:
@@ -61,7 +101,22 @@ def _place(file: Path, document: dict[str, Any]) -> Place:
 
 def _as_json(document: Any) -> Any:
     """As it is after kubectl has turned it into JSON; raises where it has no such form, or none that a database keeps."""
+    if _length(document, {}) > MOST_BYTES:
+        raise ValueError("its aliases make too much of it")
     text = json.dumps(document, allow_nan=False)
     if r"\u0000" in text:
         raise ValueError("a zero byte")
     return json.loads(text)
+
+
+def _length(value: Any, known: dict[int, int]) -> int:
+    """About how long it is once its aliases are written out; one that holds itself is endless."""
+    if isinstance(value, str):
+        return len(value) + 1
+    if not isinstance(value, dict | list):
+        return 8
+    if id(value) not in known:
+        known[id(value)] = MOST_BYTES
+        parts = (*value, *value.values()) if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_length(each, known) for each in parts)
+    return known[id(value)]

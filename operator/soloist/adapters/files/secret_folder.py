@@ -16,11 +16,20 @@ from soloist.domain.actions import KeyRef
 from soloist.domain.errors import PermanentError
 
 MOST_BYTES = 1 << 20
+_PREFIX = "SOLOIST_SECRET_"
+
+
+class NowhereError(PermanentError):
+    """There is nothing of that Secret, whatever the key."""
 
 
 def variable(ref: KeyRef) -> str:
     """The environment's name for one key: ``SOLOIST_SECRET_NAME_KEY``, with what is no letter or digit as ``_``."""
-    return "SOLOIST_SECRET_" + re.sub(r"[^A-Z0-9]", "_", f"{ref.name}_{ref.key}".upper())
+    return _PREFIX + _word(f"{ref.name}_{ref.key}")
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^A-Z0-9]", "_", text.upper())
 
 
 class LocalKeys:
@@ -38,13 +47,22 @@ class LocalKeys:
                 return Sealed(found)
             if (found := self._env.get(variable(ref))) is not None:
                 return Sealed(found)
-        raise PermanentError(self._nowhere(namespace, ref))
+        kind = PermanentError if self._has_other_keys(ref) else NowhereError
+        raise kind(self._nowhere(namespace, ref))
+
+    def _has_other_keys(self, ref: KeyRef) -> bool:
+        """A folder of that name, or a variable that begins like those of its keys."""
+        plain = not ({ref.name} & {"", ".", ".."} or os.sep in ref.name)
+        folder = plain and bool(self._folder) and (Path(self._folder) / ref.name).is_dir()
+        return folder or any(name.startswith(f"{_PREFIX}{_word(ref.name)}_") for name in self._env)
 
     def _in_folder(self, ref: KeyRef) -> str | None:
         if {ref.name, ref.key} & {"", ".", ".."} or os.sep in ref.name + ref.key:
             return None
         file = Path(self._folder) / ref.name / ref.key
         try:
+            if file.exists() and not file.is_file():
+                raise PermanentError(f"{file} is no file: put the value in one.")  # a pipe would be waited for
             with file.open("rb") as opened:
                 return opened.read(MOST_BYTES).decode("utf-8")
         except FileNotFoundError:
