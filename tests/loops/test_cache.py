@@ -72,3 +72,29 @@ def test_the_terms_of_recorded_runs_are_remembered() -> None:
     cache.put_job(a_job(5, active=[{"run": "run-1", "uid": "r1", "epoch": 41}]))
     cache.put_job(a_job(6, name="other", uid="v", active=[{"run": "run-2", "uid": "r2", "epoch": 42}]))
     assert cache.epochs() == {41, 42}
+
+
+def test_where_the_store_has_lost_writes_what_is_known_goes_on_under_the_version_that_is_there() -> None:
+    """A database that failed over to a standby which was behind: else each write would be forestalled for ever."""
+    cache = Cache()
+    cache.put_job(a_job(9, watermark="2026-03-01T02:00:00Z"))
+    cache.put_run(a_run(8, phase="Running"))
+    known, run = cache.job(KEY), cache.runs(KEY)[0]
+    cache.put_back(a_job(5, watermark="2026-03-01T01:00:00Z"), known)
+    cache.put_back(a_run(4), run)
+    job = cache.job(KEY)
+    assert job is not None
+    assert (job.resource_version, job.status) == ("5", {"watermark": "2026-03-01T02:00:00Z"})
+    assert (cache.runs(KEY)[0].resource_version, cache.runs(KEY)[0].phase) == ("4", "Running")
+
+
+def test_an_answer_that_was_overtaken_or_is_of_another_object_is_no_lost_write() -> None:
+    cache = Cache()
+    cache.put_job(a_job(5))
+    asked_with = cache.job(KEY)
+    cache.put_job(a_job(9))
+    cache.put_back(a_job(5), asked_with)
+    assert version_of(cache) == "9"
+    cache.put_back(a_job(4), asked_with)
+    cache.put_back(a_job(4, uid="other"), cache.job(KEY))
+    assert version_of(cache) == "9"

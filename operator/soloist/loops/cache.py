@@ -2,9 +2,11 @@
 
 It is fed by a watch, by lists and by the replies to own writes, in any order; the higher resourceVersion wins, so nothing
 goes back. A list removes what it does not name, unless that is newer than the list itself. A watch may lose a delete, which
-is why there are lists.
+is why there are lists. Where an object that is read anew is older than what was known before it was asked for, the store has
+lost writes (a database failed over to a standby that was behind): what is known goes on then, under the version that is there.
 """
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -64,6 +66,22 @@ class Cache:
         if run is not None:
             self._runs.setdefault(key, {})[run.name] = run
         return {key}
+
+    def put_back(self, raw: Raw, known: Job | Run | None) -> None:
+        """``raw`` was read after ``known`` was: its status goes on, on what the store has. Nothing, where that is not older."""
+        meta = raw["metadata"]
+        if known is None or meta["uid"] != known.uid or not _newer(known.resource_version, meta["resourceVersion"]):
+            return
+        keys = {"namespace": known.namespace, "object": known.name, "version": meta["resourceVersion"]}
+        _log.warning("the store has lost writes; what is known of the object goes on", extra=keys)
+        if isinstance(known, Run):
+            if self.run((known.namespace, known.job_name), known.name) == known:
+                run = dataclasses.replace(known, resource_version=meta["resourceVersion"])
+                self._runs[known.namespace, known.job_name][known.name] = run
+        elif self.job((known.namespace, known.name)) == known:
+            job = self._read(lambda raw: parse_job(raw, known), {**raw, "status": dict(known.status)})
+            if job is not None:
+                self._jobs[known.namespace, known.name] = job
 
     def drop_job(self, namespace: str, name: str, *, uid: str) -> set[Key]:
         key = (namespace, name)
