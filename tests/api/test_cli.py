@@ -32,6 +32,7 @@ pytestmark = pytest.mark.cluster
 
 LEASES = {"group": "coordination.k8s.io"}
 Soloist = Callable[..., Result]
+Books = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def hour() -> datetime:
@@ -96,7 +97,7 @@ def test_status_shows_the_leader_every_job_and_problems_first(soloist: Soloist, 
     make_job(
         namespace,
         "fine",
-        {"watermark": stamp(hour() + timedelta(days=1)), "lastScheduleTime": stamp(hour()), "lastResult": "Succeeded"},
+        {"watermark": stamp(hour()), "lastScheduleTime": stamp(hour()), "lastResult": "Succeeded"},
     )
     make_job(namespace, "payroll", schedule="0 2 31 2 *")
     result = soloist("status")
@@ -199,11 +200,11 @@ def test_a_triggered_run_is_owned_by_its_job(soloist: Soloist, namespace: Namesp
 
 
 class Controller(threading.Thread):
-    """Takes the first run that turns up through the given statuses, or deletes it."""
+    """Takes the first run that turns up through the given statuses; or deletes it, with ``books`` of what became of it."""
 
-    def __init__(self, namespace: Namespace, *statuses: dict[str, Any]) -> None:
+    def __init__(self, namespace: Namespace, *statuses: dict[str, Any], books: Books | None = None) -> None:
         super().__init__()
-        self._namespace, self._statuses = namespace, statuses
+        self._namespace, self._statuses, self._books = namespace, statuses, books
 
     def run(self) -> None:
         api, path = self._namespace.api, self._namespace.ours("jobruns")
@@ -211,6 +212,9 @@ class Controller(threading.Thread):
         [run] = api.items(path)
         for status in self._statuses:
             api.patch(f"{path}/{run['metadata']['name']}/status", {"status": status})
+        if self._books is not None:
+            job = self._namespace.ours("scheduledjobs", run["spec"]["scheduledJobName"])
+            api.patch(f"{job}/status", {"status": self._books(run)})
         if not self._statuses:
             api.delete(f"{path}/{run['metadata']['name']}")
 
@@ -235,12 +239,45 @@ def test_waiting_ends_with_the_run_and_its_outcome_is_the_exit_code(
     assert re.search(rf"report-manual-\S+ {end}, attempt 1 \(AsItIs\)", result.output)
 
 
-def test_waiting_for_a_run_that_is_deleted_ends_with_a_sentence(soloist: Soloist, namespace: Namespace) -> None:
+def recorded(run: dict[str, Any]) -> dict[str, Any]:
+    return {"active": [{"run": run["metadata"]["name"], "uid": run["metadata"]["uid"], "epoch": EPOCH}]}
+
+
+def ended(result: str, *, folded: bool = False) -> Books:
+    """Its end is in ``recent``; ``folded``: with others before and after it that ended alike, and one that did not."""
+
+    def books(run: dict[str, Any]) -> dict[str, Any]:
+        made = run["metadata"]["creationTimestamp"]
+        if not folded:
+            return {"recent": [{"result": result, "first": made, "last": made, "count": 1}]}
+        before, after = (stamp(datetime.fromisoformat(made) + timedelta(hours=hours)) for hours in (-1, 1))
+        other = {"result": "Failed", "first": after, "last": after, "count": 1}
+        return {"recent": [{"result": result, "first": before, "last": after, "count": 3}, other]}
+
+    return books
+
+
+@pytest.mark.parametrize(
+    ("books", "code", "says"),
+    [
+        (None, 1, "is gone, and status.recent of report does not say what became of it"),
+        (recorded, 1, "was deleted by somebody before it was over: it is given no further attempt"),
+        (ended("Cancelled"), 1, "was deleted by somebody before it was over; its action may have begun"),
+        (ended("Succeeded"), 0, "Succeeded, as status.recent says; the run itself is no longer kept"),
+        (ended("Succeeded", folded=True), 0, "Succeeded, as status.recent says; the run itself is no longer kept"),
+        (ended("Failed"), 1, "Failed, as status.recent says"),
+        (ended("Interrupted"), 3, "Interrupted, as status.recent says"),
+        (ended("Blocked"), 1, "Blocked, as status.recent says"),
+    ],
+)
+def test_waiting_for_a_run_that_goes_away_ends_with_what_is_recorded_of_it(
+    books: Books | None, code: int, says: str, soloist: Soloist, namespace: Namespace
+) -> None:
     make_job(namespace)
-    with Controller(namespace):
+    with Controller(namespace, books=books):
         result = soloist("trigger", "report", "--wait", "--timeout", "30")
-    assert result.exit_code == 1
-    assert "was deleted before it was over" in result.output
+    assert says in result.output
+    assert result.exit_code == code
 
 
 def test_waiting_has_an_end(soloist: Soloist, namespace: Namespace) -> None:

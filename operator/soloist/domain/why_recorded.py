@@ -6,7 +6,7 @@ from typing import Any
 
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.names import run_key
-from soloist.domain.runs import Phase
+from soloist.domain.runs import Job, Phase
 from soloist.domain.spec import Spec
 from soloist.domain.ticks import Reason, tick_of
 from soloist.domain.wall_time import away, shown, span
@@ -88,6 +88,17 @@ def in_recent(facts: Facts, at: datetime) -> Answer | None:
         words = [PHASES[Phase(result)]]
         more.insert(0, "The run itself is no longer kept (successfulRunsHistoryLimit, failedRunsHistoryLimit).")
     return written(facts, at, reason=result, words=words, more=more, key=f"{facts.job.uid}/{stamp(at)}")
+
+
+def result_of_gone(job: Job, created: datetime) -> str:
+    """What ``status.recent`` says of a manual run that is no longer there, by the second it was made in; empty: not known.
+
+    A line that begins or ends with that second before one that only spans it; where two such differ nobody can tell.
+    """
+    lines = [line for line in job.status.get("recent") or () if first_of(line) <= created <= _last(line)]
+    exact = [line for line in lines if _ends_at(line, created)]
+    results = {str(line.get("result")) for line in exact or lines}
+    return results.pop() if len(results) == 1 else ""
 
 
 def _folded(facts: Facts, line: Mapping[str, Any], at: datetime) -> Iterable[str]:

@@ -17,6 +17,7 @@ from soloist.domain.runs import Job, Phase
 from soloist.domain.wall_time import span
 from soloist.domain.why import Facts, Seen
 from soloist.domain.why_facts import leader_absence, pause_words, refusal
+from soloist.domain.why_recorded import result_of_gone
 from soloist.ports import Raw, Refused, Written
 from soloist.shells.cli_desk import Desk, converse
 from soloist.shells.cli_target import Target, missing_right
@@ -51,7 +52,7 @@ def manual_run(job: Job, nonce: str) -> Raw:
 
 
 def trigger(target: Target, name: str, *, wait: bool, timeout: float | None, say: Say) -> tuple[Raw, int]:
-    """The JobRun as it was made, or as it ended, and the exit code."""
+    """The JobRun as it was made, as it ended, or as it was last seen where it is gone; and the exit code."""
 
     async def conversation(desk: Desk) -> tuple[Raw, int]:
         job = parse_job(await desk.job(name))
@@ -106,7 +107,7 @@ async def _follow(desk: Desk, run: Raw, timeout: float | None, say: Say) -> tupl
             line = f"waiting: {error}"
         else:
             if found is None or found["metadata"]["uid"] != meta["uid"]:
-                raise Complaint(f"The run {meta['name']} was deleted before it was over.")
+                return run, await _gone(desk, run, say)
             run, line = found, _line(Seen.of(found))
         if line != told:
             say(line)
@@ -118,6 +119,32 @@ async def _follow(desk: Desk, run: Raw, timeout: float | None, say: Say) -> tupl
             say(f"{meta['name']} is not over after {span(timedelta(seconds=timeout or 0))}; it goes on.")
             return run, EXIT_NOT_OVER
         await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _gone(desk: Desk, run: Raw, say: Say) -> int:
+    """The JobRun is not there any more: what the books of its job say became of it, and the exit code."""
+    name = run["metadata"]["name"]
+    job = parse_job(await desk.job(run["spec"]["scheduledJobName"]))
+    if job.uid != run["spec"]["scheduledJobUID"]:
+        raise Complaint(f"The ScheduledJob {job.name} was deleted, and its run {name} with it.")
+    if job.entry(run["metadata"]["uid"]) is not None:
+        raise Complaint(
+            f"The run {name} was deleted by somebody before it was over: it is given no further attempt, "
+            "and counts as running until spec.timeoutSeconds have passed."
+        )
+    result = result_of_gone(job, Seen.of(run).run.created)
+    if result == Phase.CANCELLED:
+        raise Complaint(f"The run {name} was deleted by somebody before it was over; its action may have begun.")
+    if not result:
+        raise Complaint(
+            f"The run {name} is gone, and status.recent of {job.name} does not say what became of it: "
+            "it was deleted before it was launched, or its line was dropped."
+        )
+    say(
+        f"{name} {result}, as status.recent says; the run itself is no longer kept "
+        "(spec.successfulRunsHistoryLimit, spec.failedRunsHistoryLimit)"
+    )
+    return exit_code(Phase(result)) if result in set(Phase) else EXIT_FAILED
 
 
 def _line(seen: Seen) -> str:
