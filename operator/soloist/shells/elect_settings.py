@@ -21,7 +21,7 @@ class ElectSettings:
 
     leases: tuple[str, ...] = setting((), "name of a Lease to stand for, repeatable", flag="--lease")
     lease_namespace: str = setting(
-        "", "namespace of the Leases; default: the Pod's, else the kubeconfig's, else default"
+        "", "namespace of the Leases; default: the Pod's, else the kubeconfig's (not with --database), else default"
     )
     lease_duration: float = setting(
         _TIMING.lease, "seconds that a silent holder keeps the Lease: the longest hand-over"
@@ -99,5 +99,7 @@ def load(
 ) -> ElectSettings:
     """``flags`` by field name, None or () where not given. Raises ConfigError with a sentence for the first that is wrong."""
     values = gathered(rows(), flags, env)
-    values["lease_namespace"] = lease_namespace(values, env, kubeconfig_namespace)
+    # Replicas that share a database agree on its rows whatever cluster each one's kubeconfig speaks of just now.
+    of_context = (lambda _file, _context: None) if values.get("database") else kubeconfig_namespace
+    values["lease_namespace"] = lease_namespace(values, env, of_context)
     return ElectSettings(**values)

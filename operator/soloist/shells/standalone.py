@@ -78,7 +78,8 @@ class Standalone:
             _log.warning("single process", extra={"sentence": ALONE})
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._place.close)
-            await self._place.open()
+            if not await self._place.open(self._stopping):
+                return ExitCode.DONE
             self._tasks = Tasks()
             self._build(stack)
             port = await stack.enter_async_context(

@@ -24,7 +24,19 @@ class StandalonePlace:
         self._embedded = Embedded(settings.folder) if settings.embedded else None
         self.url = self._embedded.url if self._embedded is not None else settings.database
 
-    async def open(self) -> None:
+    async def open(self, stopping: asyncio.Event) -> bool:
+        """Whether it is there, and not ``stopping`` first. Raises as ``_open`` does."""
+        opening, stopped = asyncio.create_task(self._open()), asyncio.create_task(stopping.wait())
+        await asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if opening.done():
+            opening.result()
+            return not stopping.is_set()
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        return False
+
+    async def _open(self) -> None:
         """Waits for a database that is not there yet. Raises ConfigError where it has no schema, or another's."""
         if self._embedded is not None:
             started = await asyncio.to_thread(self._embedded.join)
@@ -53,8 +65,8 @@ class StandalonePlace:
             if self._embedded is None or self._embedded.runs():
                 continue
             try:
-                started = await asyncio.to_thread(self._embedded.join)
-                _log.warning("embedded database was gone", extra={"started": started})
+                if await asyncio.to_thread(self._embedded.join):
+                    _log.warning("embedded database was gone, and is started again")
             except SoloistError as error:
                 _log.error("embedded database does not start", extra={"error": str(error)})
 

@@ -85,7 +85,10 @@ class StandaloneSettings:
 
 def folder_of(data: str) -> Path:
     """Of an embedded database; empty: the default."""
-    return Path(data).expanduser() if data else Path.home() / ".local" / "share" / "soloist"
+    try:
+        return Path(data or "~/.local/share/soloist").expanduser()
+    except RuntimeError as error:
+        raise ConfigError("data is missing, and this account has no home folder: write --data DIR.") from error
 
 
 def rows() -> list[Row]:

@@ -3,7 +3,7 @@
 Who starts, and who stops, is settled by locks on files in the folder, which the kernel lifts when their holder dies. The
 server leads a session of its own and outlives whoever started it, so a process that is killed takes nobody's database along;
 the last one to leave in order stops it. Every durability setting is at its default: what was committed is there after a
-power cut. Only a socket in that folder leads to it, which only its owner may enter, so no password is needed.
+power cut. Only a socket in that folder leads to it, which only its owner may use, so no password is needed.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from urllib.parse import quote
 import psycopg
 
 from soloist.adapters.clock import SystemClock
-from soloist.adapters.postgres.wheel import Account, programs, within_reach
+from soloist.adapters.postgres.wheel import Account, check_version, programs, within_reach
 from soloist.domain.errors import ConfigError, TransientError
 
 NAME = "soloist"
@@ -42,7 +42,8 @@ class Embedded:
             raise ConfigError(
                 f"data is {str(self.folder)!r}: its path is too long for a socket; write one of {LONGEST_FOLDER} letters or less."
             )
-        self._data, self._programs, self._account = self.folder / "pgdata", programs(), Account.found()
+        self._data, self._programs = self.folder / "pgdata", programs()
+        self._account = Account.found(self._data)
         self._user: int | None = None
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -53,12 +54,17 @@ class Embedded:
 
     def join(self) -> bool:
         """Use it until ``leave``, or death. Whether it had to be started. Raises ConfigError or TransientError."""
-        self._make_folder()
-        with self._locked():
-            if self._user is None:
-                self._user = os.open(self.folder / "users", os.O_CREAT | os.O_RDWR, 0o600)
-                fcntl.flock(self._user, fcntl.LOCK_SH)
-            return self._start()
+        try:
+            self._make_folder()
+            with self._locked():
+                if self._user is None:
+                    self._user = os.open(self.folder / "users", os.O_CREAT | os.O_RDWR, 0o600)
+                    fcntl.flock(self._user, fcntl.LOCK_SH)
+                return self._start()
+        except OSError as error:
+            raise ConfigError(
+                f"data is {str(self.folder)!r}, and cannot be used ({error.strerror}): name a folder of yours."
+            ) from error
 
     def runs(self) -> bool:
         """Whether the server is there; quick."""
@@ -81,13 +87,18 @@ class Embedded:
             return self._stop()
 
     def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._account.give(self.folder)
-        except OSError as error:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        there = {each.name for each in self.folder.iterdir()} - {"lost+found"}
+        if there and "lock" not in there:
             raise ConfigError(
-                f"data is {str(self.folder)!r}, and cannot be used ({error.strerror}): name a folder of yours."
-            ) from error
+                f"data is {str(self.folder)!r}, in which other things are ({min(there)}): name a folder of its own."
+            )
+        self._account.give(self.folder)
+        if (shut := self._account.shut_out(self.folder)) is not None:
+            raise ConfigError(
+                f"data is {str(self.folder)!r}, and {shut} lets only its owner in: PostgreSQL does not run as root, so name"
+                " a folder that its account can reach, such as /var/lib/soloist."
+            )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -105,22 +116,24 @@ class Embedded:
         self._programs = within_reach(self._programs, self._account, self.folder)
         if not self._data.exists():
             self._init()
-        settings = [MARK, "listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
+        check_version(self._data, self._programs)
+        place = [f"unix_socket_directories={self.folder}", "unix_socket_permissions=0700"]
+        settings = [MARK, "listen_addresses=", *place, "max_connections=200"]
         argv: list[str | Path] = [
             self._programs / "postgres",
             "-D",
             self._data,
             *(part for each in settings for part in ("-c", each)),
         ]
-        until = _clock.boottime() + START_SECONDS
+        until, started = _clock.boottime() + START_SECONDS, False
         while (said := self._answers()) is not None:
             if _clock.boottime() >= until:
                 raise TransientError(f"The embedded PostgreSQL does not start ({said}): see {self._log}.", sent=False)
             # One whose postmaster was killed refuses to start until the last of its processes has gone.
             if self._postmaster() is None and (self._server is None or self._server.poll() is not None):
-                self._server = self._run(argv)
+                self._server, started = self._run(argv), True
             time.sleep(0.1)
-        return True
+        return started
 
     def _init(self) -> None:
         half = self.folder / "pgdata.half"
@@ -134,7 +147,7 @@ class Embedded:
             raise ConfigError(f"{Path(argv[0]).name} failed: see {self._log}.")
 
     def _run(self, argv: Sequence[str | Path]) -> "subprocess.Popen[bytes]":
-        with self._log.open("ab") as log:
+        with open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
             try:
                 return subprocess.Popen(
                     list(map(str, argv)),

