@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -76,6 +77,24 @@ def test_what_is_not_over_in_time_is_killed_with_all_that_it_started(tmp_path: P
     assert ended.reason == "TimedOut"
     left = [int(pid) for pid in pids.read_text().split()]
     until(lambda: not any(map(born, left)), what="the command and its child are gone", timeout=20)
+
+
+def test_a_command_is_over_when_it_ends_whatever_it_leaves_in_the_background(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    opened = len(os.listdir("/proc/self/fd"))
+    ended = launch("sh", "-c", f"sleep 600 & echo $! > {pids}; echo done")
+    assert isinstance(ended, Succeeded)
+    assert ended.response is not None
+    assert ended.response.excerpt == "done\n"
+    left = int(pids.read_text())
+    until(lambda: not born(left), what="its child is gone", timeout=20)
+    try:
+        ended = launch("sh", "-c", f"setsid sleep 600 & echo $! > {pids}; echo done")
+        assert isinstance(ended, Succeeded), "one that has left the group is not waited for"
+    finally:
+        os.kill(int(pids.read_text()), signal.SIGKILL)
+    launch("/no/such/program")
+    assert len(os.listdir("/proc/self/fd")) == opened
 
 
 def test_nothing_starts_once_the_term_is_over() -> None:

@@ -3,7 +3,8 @@
 What became of it is known whenever this process lives to see it: it exited, or it was killed for its time. Killed is the
 whole group, so nothing of one attempt goes on beside the next. When this process dies, the kernel kills the command with
 it, and its parent whatever the command had started; no output is lost to a pipe that nobody reads, since it is read as it
-comes and only its end is kept.
+comes and only its end is kept. The pipe is our own, not asyncio's: there a command is not over before all have closed it, and
+what a command leaves in the background does not.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
 
 from soloist.domain.actions import ExecAction, FailedKnown, Order, Outcome, Response, Succeeded
 from soloist.domain.errors import PermanentError, TransientError
@@ -26,8 +27,24 @@ _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
-class _Output(Protocol):
-    async def read(self, n: int, /) -> bytes: ...
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """The end of a pipe that is read."""
+
+    reader: asyncio.StreamReader
+    transport: asyncio.ReadTransport
+
+    def close(self) -> None:
+        self.transport.close()
+
+
+async def _pipe() -> tuple[_Output, int]:
+    """What is read, and the end for a command, which is to be closed here once it has it."""
+    ours, theirs = os.pipe()
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb", 0))
+    return _Output(reader, transport), theirs
 
 
 class CommandLauncher:
@@ -45,11 +62,12 @@ class CommandLauncher:
             raise PermanentError(f"{order.run_name}: the exec launcher was given another kind of action.")
         if not self._trusted():
             raise TransientError("The term was over before the command could be started.", sent=False)
+        output, pipe = await _pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *order.action.command,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
+                stdout=pipe,
                 stderr=asyncio.subprocess.STDOUT,
                 env=self._env | variables(order),
                 start_new_session=True,
@@ -58,8 +76,14 @@ class CommandLauncher:
         except (OSError, ValueError) as error:
             said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             message = f"{order.action.command[0]} could not be started: {said}."
+            output.close()
             return FailedKnown(reason="NotStarted", message=message, retryable=True)
-        return await _ended(process, order)
+        finally:
+            os.close(pipe)
+        try:
+            return await _ended(process, output.reader, order)
+        finally:
+            output.close()
 
     async def found(self, order: Order) -> Outcome | None:
         raise PermanentError(
@@ -83,10 +107,9 @@ def variables(order: Order) -> dict[str, str]:
     return told
 
 
-async def _ended(process: asyncio.subprocess.Process, order: Order) -> Outcome:
-    assert process.stdout is not None
+async def _ended(process: asyncio.subprocess.Process, output: asyncio.StreamReader, order: Order) -> Outcome:
     tail = bytearray()
-    reading = asyncio.create_task(_keep_the_end(process.stdout, tail))
+    reading = asyncio.create_task(_keep_the_end(output, tail))
     seconds = order.timeout.total_seconds()
     try:
         async with asyncio.timeout(seconds):
@@ -95,7 +118,7 @@ async def _ended(process: asyncio.subprocess.Process, order: Order) -> Outcome:
         code = None
     finally:
         _kill_group(process.pid)
-        # What a command left in the background may hold the pipe, and is dead now.
+        # What left the group may hold the pipe for ever.
         await asyncio.wait({reading}, timeout=1.0)
         reading.cancel()
     response = Response(excerpt=tail.decode("utf-8", "replace")[-KEPT:])
@@ -108,7 +131,7 @@ async def _ended(process: asyncio.subprocess.Process, order: Order) -> Outcome:
     return FailedKnown(reason="CommandFailed", message=f"The command {ended}.", retryable=True, response=response)
 
 
-async def _keep_the_end(output: _Output, tail: bytearray) -> None:
+async def _keep_the_end(output: asyncio.StreamReader, tail: bytearray) -> None:
     while piece := await output.read(65536):
         tail += piece
         del tail[:-KEPT]
