@@ -27,6 +27,7 @@ from soloist.shells.cli_text import indented, table
 
 OVERDUE = timedelta(seconds=60)
 NONE: Mapping[str, Obstacle] = {}
+COUNTED = "ACTIVE may still count a run that has succeeded: it is taken out with the next status write, within a minute or so."
 _OF_THE_FLEET = ("NoLeader", "LeaderNotKnown", "FleetPaused")
 
 
@@ -86,6 +87,8 @@ def overview(
         for facts in troubled:
             lines += indented(_problem_lines(facts, found[facts.job.uid]))
     lines += ["", *(_job_table(all_facts, everywhere) if all_facts else [f"There are no ScheduledJobs in {where}."])]
+    if any(facts.job.active for facts in all_facts):
+        lines += ["", COUNTED]
     return document, lines
 
 
