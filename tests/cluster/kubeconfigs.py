@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from pathlib import Path
 
 
@@ -31,7 +32,7 @@ def write(
         ],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f".{path.name}.new")
+    made = path.with_name(f".{path.name}.{threading.get_ident()}.new")  # two threads may write the same one
     made.write_text(json.dumps(config, indent=2))
     made.chmod(0o600)
     made.replace(path)
