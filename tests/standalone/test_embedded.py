@@ -12,12 +12,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from soloist.adapters.postgres import wheel
 from soloist.adapters.postgres.embedded import MARK, Embedded
 from soloist.adapters.postgres.url import database_url
 from soloist.adapters.postgres.wheel import Account, programs, within_reach
 from soloist.domain.errors import ConfigError
+from soloist.shells.cli import cli
 from soloist.shells.ending import OUTLIVES
 from tests.cluster.children import born, until
 from tests.standalone.folders import open_folder, postmaster
@@ -127,6 +129,12 @@ def test_a_folder_with_other_things_in_it_is_not_taken_over_and_one_that_others_
     open_to_others = [each.name for each in data.iterdir() if each.stat().st_mode & 0o077]
     assert open_to_others == []
     server.leave()
+
+
+def test_commands_say_that_it_does_not_run(data: Path) -> None:
+    done = CliRunner().invoke(cli, ["status", "--embedded", "--data", str(data)])
+    assert done.exit_code == 1
+    assert f"Nobody uses the embedded database in {data} now" in " ".join(done.output.split())
 
 
 def test_a_path_that_is_no_folder_is_said(tmp_path: Path) -> None:

@@ -71,9 +71,15 @@ def _embedded(folder: str) -> str:
     from soloist.shells.standalone_settings import folder_of
 
     try:
-        return Embedded(folder_of(folder)).url
+        server = Embedded(folder_of(folder))
     except ConfigError as error:
         raise Complaint(str(error)) from error
+    if not server.runs():
+        raise Complaint(
+            f"Nobody uses the embedded database in {server.folder} now, so it does not run: start"
+            " soloist standalone -f DIR --embedded, and name its folder here too (--data)."
+        )
+    return server.url
 
 
 def one_or_all(job: str | None, everything: bool) -> str | None:
