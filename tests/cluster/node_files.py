@@ -13,7 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.cluster.certificates import Authority, Pair, pair, run, signed
+from tests.cluster.certificates import Authority, Pair, signed
+from tests.cluster.front_proxy import FrontProxy, make_front_proxy
 from tests.cluster.node_binaries import CNI
 from tests.cluster.node_images import PAUSE
 
@@ -33,22 +34,17 @@ QUICK_AUTOSCALER = (
 class Certificates:
     """`front` speaks for the API server to aggregated ones, `client` to the kubelet; `kubelet` and `metrics` are servers."""
 
-    front_ca: Pair
-    front: Pair
+    front: FrontProxy
     client: Pair
     kubelet: Pair
     metrics: Pair
 
 
 def certificates(folder: Path, authority: Authority) -> Certificates:
-    front_ca = pair(folder, "front-ca")
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30")
-    run("req", "-x509", *curve, "-subj", "/CN=front-ca", "-keyout", front_ca.key, "-out", front_ca.certificate)
     ca = authority.ca
     names = f"subjectAltName=IP:{ADDRESS},DNS:{NAME}\n"
     return Certificates(
-        front_ca=front_ca,
-        front=signed(folder, "front", "/CN=front-proxy-client", front_ca, ""),
+        front=make_front_proxy(folder),
         client=signed(folder, "api-kubelet", "/O=system:masters/CN=kube-apiserver-kubelet-client", ca, ""),
         kubelet=signed(folder, "kubelet", f"/CN={NAME}", ca, names),
         metrics=signed(
@@ -67,13 +63,7 @@ def api_server(made: Certificates, authority: Authority) -> list[str]:
         f"--kubelet-client-certificate={made.client.certificate}",
         f"--kubelet-client-key={made.client.key}",
         f"--kubelet-certificate-authority={authority.ca.certificate}",
-        f"--requestheader-client-ca-file={made.front_ca.certificate}",
-        f"--proxy-client-cert-file={made.front.certificate}",
-        f"--proxy-client-key-file={made.front.key}",
-        "--requestheader-allowed-names=front-proxy-client",
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        "--requestheader-group-headers=X-Remote-Group",
-        "--requestheader-username-headers=X-Remote-User",
+        *made.front.flags,
         "--enable-aggregator-routing=true",
     ]
 
