@@ -18,10 +18,11 @@ TEXT = (CHART / "values.yaml").read_text(encoding="utf-8")
 VALUES = yaml.safe_load(TEXT)
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 GIVEN_OTHERWISE = {
-    "controller": {"kubeconfig", "context", "lease_namespace", "namespaces", "health_address", "health_port", "events", "crash_at"},
+    "controller": {"kubeconfig", "context", "lease_namespace", "namespaces", "health_address", "health_port", "events", "crash_at",
+                   "external_metrics", "external_metrics_port", "external_metrics_certificate"},
     "worker": {"kubeconfig", "context", "files", "database", "namespaces", "health_address", "health_port"},
 }  # fmt: skip
-"""The namespaces and Events have values above both components; the rest follows from being in a Pod."""
+"""The namespaces, Events and external metrics have values above both components; the rest follows from being in a Pod."""
 OWN = {"controller": {"lease_name": "", "grace": 35}, "worker": {}}
 """The Lease is named after the release, and the grace covers an http action's default time-out."""
 

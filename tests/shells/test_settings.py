@@ -61,6 +61,10 @@ def test_values_get_their_types() -> None:
         ({"SOLOIST_RELIST": "0"}, "relist is 0.0 s: write more than 0."),
         ({"SOLOIST_MEASURE_QUEUES": "0"}, "measure-queues is 0.0 s: write more than 0."),
         ({"SOLOIST_GRACE": "-1"}, "grace is -1.0 s: write 0 or more."),
+        (
+            {"SOLOIST_EXTERNAL_METRICS": "on", "SOLOIST_EXTERNAL_METRICS_PORT": "8080"},
+            "external-metrics-port is 8080: write 1 to 65535, and not health-port (8080).",
+        ),
         ({"SOLOIST_HEALTH_PORT": "70000"}, "health-port is 70000: write 0 to 65535."),
         ({"SOLOIST_MAX_API_WRITES": "0"}, "max-api-writes is 0: write 1 or more."),
         ({"SOLOIST_MAX_HTTP_RUNS": "0"}, "max-http-runs is 0: write 1 or more."),

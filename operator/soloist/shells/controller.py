@@ -28,6 +28,7 @@ from soloist.loops.launchers import Launchers
 from soloist.loops.scheduler import Pace, Scheduler
 from soloist.shells.candidacy import Candidacy
 from soloist.shells.child import PARENT_VARIABLE, ExitCode
+from soloist.shells.external_metrics import ExternalMetrics
 from soloist.shells.garbage import collect_seldom
 from soloist.shells.health import health_server
 from soloist.shells.knowledge import Knowledge
@@ -70,12 +71,18 @@ class Controller:
             loop.add_signal_handler(number, self._stopping.set)
         async with AsyncExitStack() as stack:
             self._build(stack)
+            ready = {"cache": self._knowledge.is_filled, "fresh": self._is_fresh}
+            if self._settings.external_metrics:
+                external = ExternalMetrics(self._settings, self._clock, self._quiet)
+                stack.push_async_callback(external.close)
+                ready["external metrics"] = external.is_served
+                self._tasks.spawn(external.run())
             await stack.enter_async_context(
                 health_server(
                     address=self._settings.health_address,
                     port=self._settings.health_port,
                     alive={"elector": self._leadership.candidacy.lives, "kopf": self._knowledge.follows},
-                    ready={"cache": self._knowledge.is_filled, "fresh": self._is_fresh},
+                    ready=ready,
                     registry=self._metrics.registry,
                 )
             )
@@ -89,7 +96,7 @@ class Controller:
         settings, clock = self._settings, self._clock
         # The claims, records and launches of a burst share these; the rest of the writes are held back by lanes.
         api = KubeApi(self._access, connections=settings.max_api_writes)
-        quiet = KubeApi(self._access, connections=16)
+        quiet = self._quiet = KubeApi(self._access, connections=16)
         stack.push_async_callback(api.close)
         stack.push_async_callback(quiet.close)
         self._recorder = KubeRecorder(

@@ -73,6 +73,12 @@ class ControllerSettings:
     max_http_runs: int = setting(1000, "http actions at one time: each holds a socket")
     events: bool = setting(True, "write Kubernetes Events")
 
+    external_metrics: bool = setting(False, "serve the depth of WorkQueues as external.metrics.k8s.io, for autoscalers")
+    external_metrics_port: int = setting(8443, "port for that, by TLS; only the API server is answered there")
+    external_metrics_certificate: str = setting(
+        "/etc/soloist/external-metrics", "folder of its tls.crt and tls.key; they are read again when they change"
+    )
+
     log_level: LogLevel = setting(LogLevel.INFO, "debug, info, warning or error")
     log_format: LogFormat = setting(LogFormat.JSON, "json (one object a line) or text")
     crash_at: str = setting("", "for tests only: STAGE:child or STAGE:both is killed there", flag=None)
@@ -104,6 +110,11 @@ def _contradictions(s: ControllerSettings) -> list[str]:
         ),
         (s.grace >= 0, f"grace is {s.grace} s: write 0 or more."),
         (0 <= s.health_port <= 65535, f"health-port is {s.health_port}: write 0 to 65535."),
+        (
+            not s.external_metrics
+            or (1 <= s.external_metrics_port <= 65535 and s.external_metrics_port != s.health_port),
+            f"external-metrics-port is {s.external_metrics_port}: write 1 to 65535, and not health-port ({s.health_port}).",
+        ),
         (s.max_api_writes >= 1, f"max-api-writes is {s.max_api_writes}: write 1 or more."),
         (s.max_http_runs >= 1, f"max-http-runs is {s.max_http_runs}: write 1 or more."),
         (is_name(s.lease_name), f"lease-name is {s.lease_name!r}: write a Kubernetes name (a-z, 0-9, '-' and '.')."),

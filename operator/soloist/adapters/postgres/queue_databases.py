@@ -49,7 +49,8 @@ class SurveyedDatabase:
                 found[name] = Learned(answer=schema, installation=home, depth=depths[str(name)])
             else:
                 found[name] = await self._mapped(name, spec, schema, home)
-        self._good = {name: good for name, good in self._good.items() if name in queues}
+        now = self._boottime()
+        self._good = {name: good for name, good in self._good.items() if now - good[0] < GOOD_SECONDS}
         return found
 
     async def close(self) -> None:
