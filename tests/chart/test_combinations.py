@@ -53,6 +53,8 @@ COMBINATIONS: dict[str, dict[str, Any]] = {
     "CRDs that go with the release": {"crds": {"keep": False}},
     "a migration": {"migration": {"existingSecret": "backend-db"}},
     "what may go out is named": {"networkPolicy": FULL_VALUES["networkPolicy"]},
+    "external metrics": {"externalMetrics": {"enabled": True}},
+    "external metrics of named namespaces": {"externalMetrics": {"enabled": True}, "namespaces": ["billing"]},
     "watched over": {"monitoring": FULL_VALUES["monitoring"]},
     "an image by its digest, no user named": {"image": FULL_VALUES["image"], "runAsUser": None},
 }  # fmt: skip

@@ -14,18 +14,19 @@ from tests.chart.rendering import CHART, ROOT, helm, of_kind, one, rendered
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+SCALING = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
 KIND = ROOT / "manifests" / "kind.yaml"
 COMMANDS = sorted({command for text in (README, PAGE, KIND.read_text()) for command in re.findall(r"helm install soloist [^\n#`&]+", text)})  # fmt: skip
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 
 
 def blocks() -> list[dict[str, Any]]:
-    """The values files in the page, those in lists too."""
+    """The values files in the pages, those in lists too; the rest is for other programs."""
     found = [
-        yaml.safe_load(textwrap.dedent(text))
-        for text in re.findall(r"^ *```yaml\n(.*?)^ *```", PAGE, re.DOTALL | re.MULTILINE)
+        next(yaml.safe_load_all(textwrap.dedent(text)))
+        for text in re.findall(r"^ *```yaml\n(.*?)^ *```", PAGE + SCALING, re.DOTALL | re.MULTILINE)
     ]
-    return [values for values in found if "kind" not in values]
+    return [values for values in found if not values.keys() & {"kind", "rules"}]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -52,7 +53,7 @@ def test_the_image_that_people_build_is_the_one_that_the_chart_looks_for(text: s
 
 def test_the_pages_show_commands_and_values() -> None:
     assert len(COMMANDS) >= 2
-    assert len(blocks()) == 3
+    assert len(blocks()) == 4
 
 
 def test_the_installation_of_the_readme_lets_its_example_read_the_authority_that_it_names() -> None:

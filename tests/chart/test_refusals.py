@@ -47,6 +47,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"namespaces": ["billing"], "secrets": {"namespaces": ["mail"]}}, 'secrets.namespaces has "mail", which is not served: name it in namespaces too, or take it out.'),
     ({"secrets": {"namespaces": ["*", "mail"]}}, 'secrets.namespaces has "*" beside names: write ["*"] for all namespaces, or names alone.'),
     ({"worker": {"serviceAccount": {"create": False}}}, "worker.serviceAccount.create is false: write the name of one that exists in worker.serviceAccount.name."),
+    ({"externalMetrics": {"enabled": True, "existingSecret": "tls"}}, 'externalMetrics.existingSecret is "tls", of which nobody knows the authority: write it in externalMetrics.caBundle, or in externalMetrics.annotations what injects it.'),
     ({"worker": {"autoscaling": {"minReplicas": 12}}}, "worker.autoscaling.minReplicas is 12: write at most maxReplicas (10)."),
     ({"worker": {"autoscaling": {"targetCPUUtilizationPercentage": None}}}, "worker.autoscaling has nothing to scale by: write targetCPUUtilizationPercentage or metrics, or enabled: false."),
 ]  # fmt: skip

@@ -33,6 +33,11 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.externalMetrics -}}
+{{- if and .enabled .existingSecret (not .caBundle) (not .annotations) -}}
+{{- fail (printf "externalMetrics.existingSecret is %q, of which nobody knows the authority: write it in externalMetrics.caBundle, or in externalMetrics.annotations what injects it." .existingSecret) -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.worker.autoscaling -}}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
 {{- fail (printf "worker.autoscaling.minReplicas is %v: write at most maxReplicas (%v)." .minReplicas .maxReplicas) -}}

@@ -30,6 +30,7 @@ capabilities: {drop: [ALL]}
 
 {{- define "soloist.pod" -}}
 {{- $own := index .root.Values .component -}}
+{{- $external := and (eq .component "controller") .root.Values.externalMetrics.enabled -}}
 metadata:
   labels:
     {{- include "soloist.selector" . | nindent 4 }}
@@ -80,6 +81,9 @@ spec:
         {{- end }}
       ports:
         - {name: health, containerPort: 8080, protocol: TCP}
+        {{- if $external }}
+        - {name: metrics-api, containerPort: 8443, protocol: TCP}
+        {{- end }}
       startupProbe:
         httpGet: {path: /healthz, port: health}
         periodSeconds: 2
@@ -101,12 +105,21 @@ spec:
         {{- toYaml $own.resources | nindent 8 }}
       volumeMounts:
         - {name: scratch, mountPath: /tmp}
+        {{- if $external }}
+        - {name: external-metrics, mountPath: /etc/soloist/external-metrics, readOnly: true}
+        {{- end }}
         {{- with $own.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
   volumes:
     - name: scratch
       emptyDir: {medium: Memory, sizeLimit: 16Mi}
+    {{- if $external }}
+    - name: external-metrics
+      secret:
+        secretName: {{ default (printf "%s-external-metrics" (include "soloist.fullname" .root)) .root.Values.externalMetrics.existingSecret }}
+        items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+    {{- end }}
     {{- with $own.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

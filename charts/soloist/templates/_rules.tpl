@@ -70,3 +70,18 @@
   {{- end }}
   verbs: [get]
 {{- end -}}
+
+{{- define "soloist.externalMetricsClusterRoleRules" -}}
+# Whether whoever asks may: the cluster says so, of each request.
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end -}}
+
+{{- define "soloist.externalMetricsRoleRules" -}}
+# Which authority the API server's own certificate is of, and in which headers it says who asks. Nothing in it is secret.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [extension-apiserver-authentication]
+  verbs: [get]
+{{- end -}}
