@@ -1,0 +1,164 @@
+"""The database goes away for a while, comes back as it was some time ago, or fails over to a standby."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from soloist.adapters.postgres.migrate import migrate
+from tests.api.crew import LEASE_SECONDS
+from tests.cluster.backend import Backend
+from tests.cluster.children import until
+from tests.postgres.account import as_account, give
+from tests.postgres.server import Postgres, make_folder
+from tests.standalone.crew import Crew
+
+pytestmark = pytest.mark.slow
+Servers = Callable[..., Postgres]
+CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+
+@pytest.fixture
+def outage(tmp_path: Path, fresh_postgres: Servers, receiver: Backend) -> Iterator[tuple[Postgres, Crew]]:
+    """Two replicas that work, on a server of their own."""
+    server = fresh_postgres()
+    place = server.create_database("ours")
+    migrate(place.dsn())
+    crew = Crew(tmp_path, place.dsn(), receiver)
+    yield server, crew
+    crew.stop()
+    for member in crew.members.values():
+        print(f"---- log of {member.name}\n{member.log()[-6000:]}")
+
+
+def begin(crew: Crew) -> None:
+    crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"))
+    for name in ("a", "b"):
+        crew.ready(name)
+    go_on(crew)
+
+
+def go_on(crew: Crew, ticks: int = 3) -> None:
+    crew.backend.wait(len(crew.backend.received("/sweep")) + ticks, path="/sweep", timeout=120)
+
+
+def seen(crew: Crew, header: str) -> list[str]:
+    return [str(each.header(header)) for each in crew.backend.received("/sweep")]
+
+
+def copy_of(server: Postgres, *options: str) -> Postgres:
+    """Another server, not started, on a copy of the data as they are now; `options` of pg_basebackup."""
+    folder = make_folder()
+    folder.chmod(0o711)
+    other = Postgres(directory=folder, programs=server.programs)
+    other.data.mkdir()
+    give(other.data)
+    take = [server.programs / "pg_basebackup", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres"]
+    subprocess.run(as_account([*take, "-D", other.data, "-c", "fast", *options], tied=True), check=True, cwd="/")
+    other.data.chmod(0o700)
+    return other
+
+
+def test_connections_that_are_cut_and_a_database_that_is_away_for_a_moment_or_for_longer_than_a_lease_cost_no_tick(
+    outage: tuple[Postgres, Crew],
+) -> None:
+    server, crew = outage
+    begin(crew)
+    for _ in range(3):
+        crew.ask(CUT)
+        go_on(crew, 1)
+    server.restart("fast")
+    go_on(crew)
+    server.stop("immediate")
+    stopped = time.monotonic()
+    until(lambda: time.monotonic() - stopped > 2.5 * LEASE_SECONDS, what="nobody may lead any more", timeout=60)
+    idle = len(crew.backend.received("/sweep"))
+    assert crew.members["a"].process.alive()
+    assert crew.members["b"].process.alive()
+    until(lambda: time.monotonic() - stopped > 3 * LEASE_SECONDS, what="a little longer", timeout=60)
+    assert len(crew.backend.received("/sweep")) == idle, "nothing is launched that cannot be recorded"
+    server.start()
+    go_on(crew)
+    crew.audit("sweep")
+
+
+def test_a_database_that_stands_still_ends_the_term_and_after_a_laptops_sleep_all_are_back_by_themselves(
+    outage: tuple[Postgres, Crew],
+) -> None:
+    server, crew = outage
+    begin(crew)
+    server.pause()
+    try:
+        until(
+            lambda: any("dead-man" in each.log() or "term lost" in each.log() for each in crew.members.values()),
+            what="the leader stops believing in itself",
+            timeout=60,
+        )
+    finally:
+        server.resume()
+    go_on(crew)
+    everybody = [pid for each in crew.members.values() for pid in (each.process.pid, each.child()) if pid]
+    for pid in everybody:
+        os.kill(pid, signal.SIGSTOP)
+    server.pause()
+    slept = time.monotonic()
+    until(lambda: time.monotonic() - slept > 1.5 * LEASE_SECONDS, what="it sleeps", timeout=60)
+    server.resume()
+    for pid in everybody:
+        os.kill(pid, signal.SIGCONT)
+    go_on(crew)
+    assert all(each.process.alive() for each in crew.members.values())
+    crew.audit("sweep")
+
+
+def test_a_database_put_back_to_an_earlier_state_gives_no_fence_again_and_what_comes_later_is_once(
+    outage: tuple[Postgres, Crew],
+) -> None:
+    server, crew = outage
+    begin(crew)
+    earlier = copy_of(server)
+    try:
+        go_on(crew, 4)
+        server.stop("immediate")
+        lost = set(seen(crew, "Soloist-Scheduled-Time"))
+        server.data.rename(server.directory / "lost")
+        earlier.data.rename(server.data)
+        server.start()
+        go_on(crew, 6)
+    finally:
+        earlier.down()
+    ticks = [tick for tick in seen(crew, "Soloist-Scheduled-Time") if tick not in lost]
+    assert len(ticks) == len(set(ticks)) > 0
+    fences = [int(fence) for fence in seen(crew, "Soloist-Fence")]
+    assert fences == sorted(fences)
+
+
+def test_where_a_synchronous_standby_is_promoted_nothing_is_lost_or_twice(outage: tuple[Postgres, Crew]) -> None:
+    """What another one can lose is what a database loses that is put back to an earlier state."""
+    server, crew = outage
+    standby = copy_of(server, "-R", "-C", "-S", "standby")
+    try:
+        standby.start()
+        streams = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+        until(lambda: crew.ask(streams)[0][0] == 1, what="the standby streams", timeout=60)
+        with server.connect() as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("SELECT pg_reload_conf()")
+        hosts = f"127.0.0.1:{server.port},127.0.0.1:{standby.port}"
+        crew.url = f"postgresql://postgres@{hosts}/ours?target_session_attrs=read-write"
+        begin(crew)
+        server.stop("immediate")
+        with standby.connect() as connection:
+            connection.execute("SELECT pg_promote()")
+        go_on(crew, 5)
+        crew.audit("sweep")
+        fences = [int(fence) for fence in seen(crew, "Soloist-Fence")]
+        assert fences == sorted(fences)
+    finally:
+        standby.down()
