@@ -67,22 +67,34 @@ END $$;
 CREATE FUNCTION soloist.apply_objects(shard text, writer text, epoch bigint, kinds text[], objects jsonb, hash text) RETURNS TABLE(made bigint, changed bigint, removed bigint)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_nestloop TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE
     now_at bigint := soloist.next_version(apply_objects.shard);
+    gone text[];
 BEGIN
     WITH asked AS (
-        SELECT * FROM jsonb_to_recordset(objects) AS a(kind text, namespace text, name text, given jsonb, spec jsonb)
-    ), gone AS (
+        SELECT * FROM jsonb_to_recordset(objects) AS a(kind text, namespace text, name text)
+    ), deleted AS (
         DELETE FROM soloist.objects AS o
         WHERE o.shard = apply_objects.shard AND o.kind = ANY (kinds)
             AND NOT EXISTS (SELECT FROM asked AS a WHERE a.kind = o.kind AND a.namespace = o.namespace AND a.name = o.name)
-        RETURNING o.uid, o.namespace
-    ), owned AS (
-        DELETE FROM soloist.objects AS o USING gone AS g
-        WHERE o.shard = apply_objects.shard AND o.namespace = g.namespace
-            AND o.metadata @> jsonb_build_object('ownerReferences', jsonb_build_array(jsonb_build_object('uid', g.uid)))
+        RETURNING o.uid
+    )
+    SELECT coalesce(array_agg(d.uid::text), '{}'), count(*) INTO gone, removed FROM deleted AS d;
+    IF removed > 0 THEN
+        -- By one look at each object, however many owners have gone.
+        DELETE FROM soloist.objects AS o
+        WHERE o.shard = apply_objects.shard AND o.metadata ? 'ownerReferences' AND EXISTS (
+            SELECT FROM jsonb_array_elements(o.metadata -> 'ownerReferences') AS r(owner)
+            WHERE r.owner ->> 'uid' = ANY (gone)
+        );
+    END IF;
+    WITH asked AS (
+        SELECT * FROM jsonb_to_recordset(objects) AS a(kind text, namespace text, name text, given jsonb, spec jsonb)
     ), edited AS (
         UPDATE soloist.objects AS o SET
             version = now_at, writer = apply_objects.writer, edited_at = clock_timestamp(), spec = a.spec, given = a.given,
@@ -101,8 +113,7 @@ BEGIN
         ON CONFLICT ON CONSTRAINT objects_pkey DO NOTHING
         RETURNING 1
     )
-    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM edited), (SELECT count(*) FROM gone)
-    INTO made, changed, removed;
+    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM edited) INTO made, changed;
     UPDATE soloist.shards AS s SET specs = hash, specs_of = apply_objects.writer, specs_at = clock_timestamp()
     WHERE s.shard = apply_objects.shard AND s.specs IS DISTINCT FROM hash;
     IF made + changed + removed > 0 THEN
