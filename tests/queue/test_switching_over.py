@@ -59,9 +59,9 @@ def test_a_queue_that_was_applied_suspended_and_resumed_after_the_last_old_pod_s
     app = Application(crew, "Sidecar", suspend=True)
     crew.backend.rule(delay=0.02)
     app.add(ROWS)
+    worker = crew.start("w", **ALLOW)
+    until(lambda: worker.ask("/readyz")[0] == 200, what="the worker knows its queues", timeout=30)
     with old_pod(app):
-        worker = crew.start("w", **ALLOW)
-        until(lambda: worker.ask("/readyz")[0] == 200, what="the worker knows its queues", timeout=30)
         until(lambda: sum(sent(crew).values()) >= 10, what="the old pod has sent some", timeout=30)
     by_the_old = sum(sent(crew).values())
     assert 10 <= by_the_old < ROWS, "there are rows left to take over"

@@ -23,11 +23,11 @@ def endings(parent: Parent, count: int = 1) -> list[dict[str, object]]:
 
 def test_the_dead_man_timer_kills_the_child_and_the_parent_says_so_and_starts_another(start: Start) -> None:
     parent = start("arm_dead_man(0.05)\n" + WAITS)
-    first, second = parent.child(1), parent.child(2)
-    (line,) = endings(parent)
+    first, second = (int(line.split()[1]) for line in parent.wait_for("started", 2))
+    line = endings(parent)[0]
     assert (line["message"], line["reason"]) == ("child ended", "stopped by its dead-man timer")
     assert first != second
-    assert gone(first)
+    assert parent.outer(first) == 0, "it is gone"
 
 
 def test_the_timer_is_armed_from_any_thread_and_needs_no_interpreter_that_gets_to_run(start: Start) -> None:
