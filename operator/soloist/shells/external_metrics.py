@@ -26,15 +26,13 @@ from soloist.shells.settings import ControllerSettings
 
 _log = logging.getLogger("soloist.external_metrics")
 ANEW_SECONDS, AGAIN_SECONDS = 30.0, 2.0
-"""Between two readings, and between tries as long as nothing is served."""
+"""Between two readings, and after one that failed: files may have been read while they were being changed."""
 
 
 class ExternalMetrics:
     """``run`` serves until it is cancelled; then ``close``."""
 
-    def __init__(
-        self, settings: ControllerSettings, clock: SystemClock, api: KubeApi, *, anew: float = ANEW_SECONDS
-    ) -> None:
+    def __init__(self, settings: ControllerSettings, clock: SystemClock, api: KubeApi) -> None:
         self._delegation = Delegation(api)
         self._folder = Path(settings.external_metrics_certificate)
         self._server = TlsServer(address=settings.health_address, port=settings.external_metrics_port)
@@ -45,7 +43,6 @@ class ExternalMetrics:
             clock=clock,
             namespaces=settings.namespaces,
         )
-        self._anew = anew
         self._goes_by: tuple[FrontProxy, Identity] | None = None
         self._trouble = "nothing was read yet"
 
@@ -59,7 +56,7 @@ class ExternalMetrics:
                 if str(error) != self._trouble:
                     _log.warning("external metrics", extra={"sentence": str(error)})
                 self._trouble = str(error)
-            await asyncio.sleep(self._anew if self._goes_by is not None else AGAIN_SECONDS)
+            await asyncio.sleep(AGAIN_SECONDS if self._trouble else ANEW_SECONDS)
 
     def is_served(self) -> tuple[bool, str]:
         """For the readiness probe."""
