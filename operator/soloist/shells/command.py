@@ -20,6 +20,9 @@ from soloist.shells.child import PARENT_VARIABLE
 
 _log = logging.getLogger("soloist.elect")
 
+KEPT_BACK = frozenset({"SOLOIST_DATABASE"})
+"""What a command does not inherit: the sidecar's own database has its password in it."""
+
 
 class Command:
     """One run of it, under one term."""
@@ -36,8 +39,9 @@ class Command:
         self.trusted(term.trusted_until)
         mine = {"SOLOIST_LEASE": term.lease_name, "SOLOIST_FENCE": str(term.epoch), PARENT_VARIABLE: str(os.getpid())}
         program = [sys.executable, "-P", "-m", "soloist.shells.guard", *self._words]
+        env = {name: value for name, value in os.environ.items() if name not in KEPT_BACK} | mine
         try:
-            process = await asyncio.create_subprocess_exec(*program, stdin=self._reads, env={**os.environ, **mine})
+            process = await asyncio.create_subprocess_exec(*program, stdin=self._reads, env=env)
             os.close(self._reads)
             _log.info("command started", extra={"lease": term.lease_name, "epoch": term.epoch, "guard": process.pid})
             code = await process.wait()
