@@ -62,7 +62,9 @@ class Desk:
         self.api.create(self.namespace.path("secrets"), {"metadata": {"name": name}, "data": data})
 
     def queue(self, name: str, *, secret: str = "db", **spec: Any) -> None:
-        given = {"deliver": {"external": {}}, **spec, "database": {"secretName": secret, "key": "uri"}}
+        # Workers of one's own would need functions registered for a table of one's own.
+        deliver = {"http": {"url": "http://backend/"}} if "table" in spec else {"external": {}}
+        given = {"deliver": deliver, **spec, "database": {"secretName": secret, "key": "uri"}}
         body = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": name}, "spec": given}
         self.api.create(self.namespace.ours("workqueues"), body)
 
