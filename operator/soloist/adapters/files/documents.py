@@ -21,7 +21,7 @@ JOBS_TOO = QUEUES_AND_KEYS | {"ScheduledJob"}
 Place = tuple[str, str, str]
 """Kind, namespace and name."""
 
-MOST_BYTES = 16 << 20
+MOST_BYTES, DEEPEST = 16 << 20, 100
 _OURS, _VERSION = "soloist.dev/", "soloist.dev/v1alpha1"
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML was built with it, reads a file in a seventh of the time."""
@@ -60,6 +60,7 @@ def _documents(file: Path, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
     """What is of another kind is somebody else's."""
     try:
         text = _bytes(file).decode("utf-8-sig")
+        _is_shallow(text)
         documents = [_as_json(each) for each in yaml.load_all(text, Loader=_Loader)]
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: this is not text in UTF-8: save it as such.") from error
@@ -71,6 +72,16 @@ def _documents(file: Path, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
     for each in documents:
         kept = each.get("items") if isinstance(each, dict) and each.get("kind") == "List" else [each]
         yield from (one for one in (kept if isinstance(kept, list) else []) if _is_ours(file, one, kinds))
+
+
+def _is_shallow(text: str) -> None:
+    """The parser in C goes down one call a level, and where its stack ends it takes the process with it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError(f"more than {DEEPEST} levels")
 
 
 def _bytes(file: Path) -> bytes:
