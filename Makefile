@@ -12,9 +12,9 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 TEST ?=
 BASE ?=
 TAG ?= localhost/soloist:dev
-# Most tests wait for something, so there may be more of them at a time than cores; those of one file stay together, and
-# the long ones, of tests/api, come early.
-SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
+# Most tests wait for something, so there may be more of them at a time than cores: fewer where each has an API server and
+# controllers of its own. Those of one file stay together.
+SIDE_BY_SIDE := --dist loadfile
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
@@ -41,14 +41,19 @@ demo-cluster: $(READY) ## the main job on a real API server: two controllers, th
 	@$(BIN)/python -m tests.demo
 
 test: $(READY) ## all tests; TEST="tests/domain -k jitter" picks some
-	@[ -n '$(TEST)' ] || $(BIN)/python -m tests.cluster binaries >/dev/null
-	@$(BIN)/python -m pytest $(or $(TEST),$(SIDE_BY_SIDE))
+ifneq ($(TEST),)
+	@$(BIN)/python -m pytest $(TEST)
+else
+	@$(BIN)/python -m tests.cluster binaries >/dev/null
+	@failed=0; $(BIN)/python -m pytest -m cluster -n 3 $(SIDE_BY_SIDE) --no-loadscope-reorder || failed=1; \
+	$(BIN)/python -m pytest -m "not cluster" -n 4 $(SIDE_BY_SIDE) || failed=1; exit $$failed
+endif
 
 test-lowest: ## the tests that need no cluster, on the lowest versions that pyproject.toml allows
 	@$(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python $(INSTALL) -r .ci/requirements-lowest.txt
 	@$(LOWEST)/bin/python $(INSTALL) --no-deps -e .
-	@$(LOWEST)/bin/python -m pytest $(SIDE_BY_SIDE) -m "not cluster" $(LOWEST_TESTS)
+	@$(LOWEST)/bin/python -m pytest -n 4 $(SIDE_BY_SIDE) -m "not cluster" $(LOWEST_TESTS)
 
 check: $(READY) ## format, lint, types and import contracts, in under a minute
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format" >&2; exit 1; }
