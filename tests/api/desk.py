@@ -1,21 +1,16 @@
-"""Controllers and one backend for all tests of a module: each test brings jobs, and paths, of its own names.
+"""One controller and one backend for all tests of a module: each test brings jobs, and paths, of its own names.
 
 A controller takes seconds to start and to lead; what these tests ask of it disturbs no other job, and that it does not
-is part of what they ask: after the last of them each must still be the same process, lead or stand by as it did, and have
-logged no error. At ``desk`` one works; at ``staffed`` two more stand by, and ``also_with_standbys`` plays a scene at both.
+is part of what they ask: after the last of them it must still be the same process, and have logged no error.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,10 +26,6 @@ from tests.cluster.fixtures import Namespace
 
 LONG = {"SOLOIST_LEASE_DURATION": "60", "SOLOIST_LEASE_RETRY_PERIOD": "5", "SOLOIST_LEASE_MARGIN": "6"}
 """No test of a desk is about leadership: an API server that is slow for a while costs nobody the Lease."""
-
-
-MEMBERS = {"alone": ("a",), "staffed": ("a", "b", "c")}
-"""Who works where; the first leads, the others stand by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,78 +96,24 @@ class Desk:
         return [event for event in about if reason in ("", event["reason"])]
 
 
-@contextmanager
-def open_desk(cluster: ControlPlane, folder: Path, *members: str) -> Iterator[Desk]:
-    """A desk where the first of them works and the others stand by."""
-    namespace = Namespace(name=f"t-desk-{uuid.uuid4().hex[:8]}", cluster=cluster)
-    cluster.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
-    crew = Crew(cluster, namespace, folder)
-    try:
-        with Backend(folder / "backend") as backend:
-            start(crew, *members, **LONG)
-            children = {name: crew.members[name].child() for name in members}
-            yield Desk(crew=crew, backend=backend)
-            assert {name: crew.members[name].child() for name in members} == children, "one was started again"
-            assert crew.holder() == members[0], "another leads"
-            found = {name: errors(crew.members[name].log()) for name in members}
-            assert not any(found.values()), found
-    finally:
-        crew.stop()
-        cluster.api().delete(f"/api/v1/namespaces/{namespace.name}")
-        for member in crew.members.values():
-            print(f"---- log of {member.name}\n{member.log()[-20000:]}")
-
-
 @pytest.fixture(scope="module")
 def desk(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with open_desk(control_plane, tmp_path_factory.mktemp("desk"), *MEMBERS["alone"]) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def staffed(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with open_desk(control_plane, tmp_path_factory.mktemp("staffed"), *MEMBERS["staffed"]) as made:
-        yield made
-
-
-@pytest.fixture
-def desks(crews: Callable[[str], Crew], tmp_path: Path) -> Iterator[dict[str, Desk]]:
-    """For a scene that starts and ends its controllers itself: a desk for each of ``MEMBERS``, where nobody works yet."""
-    with ExitStack() as stack:
-        yield {
-            where: Desk(crew=crews(where), backend=stack.enter_context(Backend(tmp_path / f"{where}-backend")))
-            for where in MEMBERS
-        }
-
-
-def side_by_side(scenes: Mapping[str, Callable[[], None]]) -> None:
-    """Play them all at once; what went wrong says where."""
-    with ThreadPoolExecutor(max_workers=len(scenes)) as pool:
-        played = {where: pool.submit(scene) for where, scene in scenes.items()}
-    faults = []
-    for where, each in played.items():
-        fault = each.exception()
-        if fault is not None:
-            fault.add_note(f"played {where}")
-            faults.append(fault)
-    if len(faults) == 1:
-        raise faults[0]
-    if faults:
-        raise BaseExceptionGroup("it went wrong in each", faults)
-
-
-def also_with_standbys(scene: Callable[[Desk], None]) -> Callable[[Desk, Desk], None]:
-    """The test plays the scene with one controller and with three, side by side, and takes its jobs away afterwards."""
-
-    def both(desk: Desk, staffed: Desk) -> None:
+    namespace = Namespace(name=f"t-desk-{uuid.uuid4().hex[:8]}", cluster=control_plane)
+    control_plane.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
+    folder = tmp_path_factory.mktemp("desk")
+    crew = Crew(control_plane, namespace, folder)
+    with Backend(folder / "backend") as backend:
+        start(crew, "a", **LONG)
+        child = crew.members["a"].child()
+        yield Desk(crew=crew, backend=backend)
+        log = crew.members["a"].log()
         try:
-            side_by_side({"alone": partial(scene, desk), "staffed": partial(scene, staffed)})
+            assert crew.members["a"].child() == child, "the controller was started again"
+            assert not errors(log), errors(log)
         finally:
-            for each in (desk, staffed):
-                each.api.delete(each.namespace.ours("scheduledjobs"))
-
-    both.__name__, both.__doc__ = scene.__name__, scene.__doc__
-    return both
+            crew.stop()
+            control_plane.api().delete(f"/api/v1/namespaces/{namespace.name}")
+            print(f"---- log of the controller\n{log[-20000:]}")
 
 
 def log_lines(log: str) -> list[Raw]:

@@ -6,29 +6,15 @@ else with it; and of two installations beside each other each tick is still laun
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.api.crew import FAST, Crew, audit
-from tests.api.desk import (
-    MEMBERS,
-    Desk,
-    also_with_standbys,
-    away,
-    errors,
-    lines,
-    log_lines,
-    moment,
-    phase,
-    side_by_side,
-    tick,
-)
+from tests.api.crew import Crew, audit
+from tests.api.desk import Desk, away, errors, lines, log_lines, moment, phase, tick
 from tests.api.tending import CALM, start
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
@@ -41,7 +27,6 @@ pytestmark = pytest.mark.cluster
 ENOUGH = timedelta(seconds=5)
 
 
-@also_with_standbys
 def test_a_claimed_run_that_is_deleted_is_made_again_and_launched_once(desk: Desk) -> None:
     desk.http("claimed", schedule="@every 8s")
 
@@ -64,7 +49,6 @@ def test_a_claimed_run_that_is_deleted_is_made_again_and_launched_once(desk: Des
     assert counted[claimed["spec"]["scheduledTime"]] == 1, counted
 
 
-@also_with_standbys
 def test_a_finished_run_that_is_deleted_is_remembered_all_the_same(desk: Desk) -> None:
     desk.http("finished", schedule="@every 3s")
     run = desk.run("finished", "Succeeded")
@@ -79,7 +63,6 @@ def test_a_finished_run_that_is_deleted_is_remembered_all_the_same(desk: Desk) -
     assert not lines(status, "Blocked"), status["recent"]
 
 
-@also_with_standbys
 def test_a_run_deleted_in_mid_call_is_cancelled_and_keeps_its_place_for_its_time_out(desk: Desk) -> None:
     desk.backend.rule("^/called$", delay=30)
     desk.http("called", schedule="@every 1s", timeoutSeconds=4)
@@ -95,7 +78,6 @@ def test_a_run_deleted_in_mid_call_is_cancelled_and_keeps_its_place_for_its_time
     assert desk.recent("called", "Blocked")["count"] >= 2
 
 
-@also_with_standbys
 def test_a_run_deleted_between_two_attempts_gets_no_other(desk: Desk) -> None:
     desk.backend.rule("^/between$", status=503)
     desk.http(
@@ -120,25 +102,16 @@ def test_a_run_deleted_between_two_attempts_gets_no_other(desk: Desk) -> None:
     assert name not in [entry["run"] for entry in entries]
 
 
-def test_a_recorded_run_deleted_while_nobody_leads_is_not_made_again(desks: dict[str, Desk]) -> None:
-    side_by_side({where: partial(deleted_between_leaders, desk, *MEMBERS[where]) for where, desk in desks.items()})
-
-
-def deleted_between_leaders(desk: Desk, first: str, *standbys: str) -> None:
-    """Standbys have a lease of 10 s to wait for, in which the run is deleted; without, another is started afterwards."""
-    crew, backend = desk.crew, desk.backend
-    start(crew, first, SOLOIST_CRASH_AT="recorded:both", **({} if standbys else FAST))
-    start(crew, *standbys)
+def test_a_recorded_run_deleted_while_nobody_leads_is_not_made_again(crew: Crew, backend: Backend) -> None:
+    crew.start("a", SOLOIST_CRASH_AT="recorded:both")
+    crew.leader()
     crew.job("lost", schedule="@every 5s", timeoutSeconds=4, http={"url": backend.url("/lost")})
-    gone = crew.members[first].process
+    gone = crew.members["a"].process
     crew.wait(lambda: not gone.alive(), what="the leader died between record and launch", timeout=30)
     (entry,) = crew.status("lost")["active"]
     crew.namespace.api.delete(crew.namespace.ours("jobruns", entry["run"]))
-    assert crew.holder() == first, "somebody leads again already"
-    if not standbys:
-        crew.start("b", **FAST)
-    crew.leader(other_than=first, timeout=40)
-    taken = time.monotonic()
+    crew.start("b")
+    taken = until(lambda: crew.holder() == "b" and time.monotonic(), what="the next one leads", timeout=40)
     crew.wait(lambda: lines(crew.status("lost"), "Cancelled"), what="it is cancelled", timeout=40)
     assert time.monotonic() - taken >= 3, "it left active before its time-out had passed"
     backend.wait(2, path="/lost", timeout=30)
@@ -147,14 +120,9 @@ def deleted_between_leaders(desk: Desk, first: str, *standbys: str) -> None:
     assert entry["uid"] not in [each["uid"] for each in crew.status("lost")["active"]]
 
 
-def test_a_job_deleted_in_mid_run_leaves_nothing_hanging(desks: dict[str, Desk]) -> None:
-    side_by_side({where: partial(job_deleted, desk, MEMBERS[where]) for where, desk in desks.items()})
-
-
-def job_deleted(desk: Desk, members: tuple[str, ...]) -> None:
-    crew, backend = desk.crew, desk.backend
+def test_a_job_deleted_in_mid_run_leaves_nothing_hanging(crew: Crew, backend: Backend) -> None:
     backend.rule("^/going$", delay=4)
-    start(crew, *members)
+    start(crew, "a", **CALM)
     crew.job("going", schedule="@every 1s", http={"url": backend.url("/going")})
     crew.job("staying", schedule="@every 1s", http={"url": backend.url("/staying")})
     backend.wait(1, path="/going")
@@ -171,32 +139,19 @@ def job_deleted(desk: Desk, members: tuple[str, ...]) -> None:
     before = len(backend.received("/staying"))
     backend.wait(before + 3, path="/staying")
     audit(crew, backend, "staying", path="/staying")
-    for member in crew.members.values():
-        assert not errors(member.log()), errors(member.log())
-    going = crew.members["a"]
-    going.terminate()
-    crew.wait(lambda: not going.process.alive(), what="going away waits for no run of a job that is gone", timeout=15)
-    taken_over(desk, members)
+    member = crew.members["a"]
+    assert not errors(member.log()), errors(member.log())
+    member.terminate()
+    crew.wait(lambda: not member.process.alive(), what="going away waits for no run of a job that is gone", timeout=15)
 
 
-def taken_over(desk: Desk, members: tuple[str, ...]) -> None:
-    """Whoever stands by goes on with what stays."""
-    if len(members) > 1:
-        desk.crew.leader(other_than=members[0])
-        desk.backend.wait(len(desk.calls("staying")) + 2, path="/staying")
-        audit(desk.crew, desk.backend, "staying", path="/staying")
-
-
-def test_a_namespace_deleted_in_mid_run_goes_and_the_others_go_on(desks: dict[str, Desk]) -> None:
-    side_by_side({where: partial(namespace_deleted, desk, MEMBERS[where]) for where, desk in desks.items()})
-
-
-def namespace_deleted(desk: Desk, members: tuple[str, ...]) -> None:
-    crew, backend, control_plane = desk.crew, desk.backend, desk.crew.cluster
+def test_a_namespace_deleted_in_mid_run_goes_and_the_others_go_on(
+    crew: Crew, backend: Backend, control_plane: ControlPlane
+) -> None:
     api, doomed = control_plane.api(), f"{crew.namespace.name}-doomed"
     api.create("/api/v1/namespaces", {"metadata": {"name": doomed}})
     backend.rule("^/slow$", delay=6)
-    start(crew, *members, SOLOIST_NAMESPACE=f"{crew.namespace.name},{doomed}")
+    start(crew, "a", SOLOIST_NAMESPACE=f"{crew.namespace.name},{doomed}", **CALM)
     crew.job("staying", schedule="@every 1s", http={"url": backend.url("/staying")})
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
     jobs = {
@@ -216,13 +171,14 @@ def namespace_deleted(desk: Desk, members: tuple[str, ...]) -> None:
     assert len(backend.received("/quick")) == quick
     complaints = [line for line in log_lines(crew.members["a"].log()) if line["level"] != "info"]
     assert len(complaints) <= 12, complaints
-    going = crew.members["a"]
-    going.terminate()
-    crew.wait(lambda: not going.process.alive(), what="going away waits for nothing in it", timeout=15)
-    taken_over(desk, members)
+    member = crew.members["a"]
+    member.terminate()
+    crew.wait(lambda: not member.process.alive(), what="going away waits for nothing in it", timeout=15)
 
 
 def _manifest(name: str, action: dict[str, object]) -> str:
+    import json
+
     spec = {"schedule": "@every 1s", **action}
     return json.dumps(
         {"apiVersion": "soloist.dev/v1alpha1", "kind": "ScheduledJob", "metadata": {"name": name}, "spec": spec}
