@@ -1,7 +1,7 @@
-"""Objects that go away under the controller's hands, and an installation that does what we do.
+"""Objects that go away under the controller's hands.
 
 A run deleted by a person is cancelled, not repeated, wherever it stood; a job or a namespace that goes takes nothing
-else with it; and of two installations beside each other each tick is still launched by one.
+else with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from tests.api.tending import CALM, start
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.request_counts import WRITES
 
 pytestmark = pytest.mark.cluster
 
@@ -183,39 +182,3 @@ def _manifest(name: str, action: dict[str, object]) -> str:
     return json.dumps(
         {"apiVersion": "soloist.dev/v1alpha1", "kind": "ScheduledJob", "metadata": {"name": name}, "spec": spec}
     )
-
-
-def test_two_installations_beside_each_other_launch_each_tick_once_and_say_so(
-    crew: Crew, backend: Backend, control_plane: ControlPlane
-) -> None:
-    backend.rule("^/slow$", delay=1.5)
-    crew.start("a", **CALM)
-    crew.start("b", lease="other", **CALM)
-    crew.wait(lambda: crew.holder() == "a" and crew.holder("other") == "b", what="each leads its own", timeout=40)
-    crew.job("sweep", schedule="@every 1s", successfulRunsHistoryLimit=50, http={"url": backend.url("/sweep")})
-    crew.job("slow", schedule="@every 1s", timeoutSeconds=4, http={"url": backend.url("/slow")})
-    backend.wait(3, path="/sweep", timeout=40)
-    before, counted = len(backend.received("/sweep")), control_plane.requests()
-    backend.wait(before + 8, path="/sweep")
-    ticks = len(backend.received("/sweep")) - before
-    writes = (control_plane.requests() - counted).total(WRITES, group="soloist.dev")
-    assert writes <= 16 * ticks, f"{writes} writes for {ticks} ticks of two jobs"
-    crew.wait(lambda: crew.status("slow").get("counters", {}).get("succeeded", 0) >= 2, what="the slow one has run")
-    for job in ("sweep", "slow"):
-        audit(crew, backend, job, path=f"/{job}")
-    assert backend.most_at_once("/slow") == 1
-    for run in crew.runs():
-        blocked = run.get("status", {}).get("reason") == "Blocked"
-        assert phase(run) in ("Pending", "Running", "Succeeded") or blocked, run
-        assert run["spec"]["lease"]["name"] in ("soloist", "other")
-    events = crew.wait(
-        lambda: [
-            event
-            for event in crew.namespace.api.items(crew.namespace.path("events", group="events.k8s.io"))
-            if event["reason"] == "OtherInstallation"
-        ],
-        what="an Event says that there are two",
-    )
-    assert crew.namespace.name in events[0]["note"]
-    for member in crew.members.values():
-        assert not errors(member.log()), errors(member.log())

@@ -1,0 +1,50 @@
+"""Two installations beside each other on one API server, where nobody else writes: what they cost it is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.crew import Crew, audit
+from tests.api.desk import errors, phase
+from tests.api.tending import CALM
+from tests.cluster.backend import Backend
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.request_counts import WRITES
+
+pytestmark = pytest.mark.cluster
+
+
+def test_two_installations_beside_each_other_launch_each_tick_once_and_say_so(
+    crew: Crew, backend: Backend, control_plane: ControlPlane
+) -> None:
+    backend.rule("^/slow$", delay=1.5)
+    crew.start("a", **CALM)
+    crew.start("b", lease="other", **CALM)
+    crew.wait(lambda: crew.holder() == "a" and crew.holder("other") == "b", what="each leads its own", timeout=40)
+    crew.job("sweep", schedule="@every 1s", successfulRunsHistoryLimit=50, http={"url": backend.url("/sweep")})
+    crew.job("slow", schedule="@every 1s", timeoutSeconds=4, http={"url": backend.url("/slow")})
+    backend.wait(3, path="/sweep", timeout=40)
+    before, counted = len(backend.received("/sweep")), control_plane.requests()
+    backend.wait(before + 8, path="/sweep")
+    ticks = len(backend.received("/sweep")) - before
+    writes = (control_plane.requests() - counted).total(WRITES, group="soloist.dev")
+    assert writes <= 16 * ticks, f"{writes} writes for {ticks} ticks of two jobs"
+    crew.wait(lambda: crew.status("slow").get("counters", {}).get("succeeded", 0) >= 2, what="the slow one has run")
+    for job in ("sweep", "slow"):
+        audit(crew, backend, job, path=f"/{job}")
+    assert backend.most_at_once("/slow") == 1
+    for run in crew.runs():
+        blocked = run.get("status", {}).get("reason") == "Blocked"
+        assert phase(run) in ("Pending", "Running", "Succeeded") or blocked, run
+        assert run["spec"]["lease"]["name"] in ("soloist", "other")
+    events = crew.wait(
+        lambda: [
+            event
+            for event in crew.namespace.api.items(crew.namespace.path("events", group="events.k8s.io"))
+            if event["reason"] == "OtherInstallation"
+        ],
+        what="an Event says that there are two",
+    )
+    assert crew.namespace.name in events[0]["note"]
+    for member in crew.members.values():
+        assert not errors(member.log()), errors(member.log())
