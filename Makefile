@@ -46,7 +46,7 @@ ifneq ($(TEST),)
 else
 	@$(BIN)/python -m tests.cluster binaries >/dev/null
 	@failed=0; $(BIN)/python -m pytest -m cluster -n 2 $(SIDE_BY_SIDE) --no-loadscope-reorder || failed=1; \
-	$(BIN)/python -m pytest -m "not cluster" -n 4 $(SIDE_BY_SIDE) || failed=1; exit $$failed
+	$(BIN)/python -m pytest -m "not cluster" -n 3 $(SIDE_BY_SIDE) || failed=1; exit $$failed
 endif
 
 test-lowest: ## the tests that need no cluster, on the lowest versions that pyproject.toml allows
