@@ -72,15 +72,17 @@ def test_a_namespace_that_is_deleted_goes_away(control_plane: ControlPlane) -> N
 
 
 def test_writes_are_counted_at_the_server(namespace: Namespace) -> None:
+    """Of a kind that no other test writes: the count is the whole server's."""
     before = namespace.cluster.requests()
     for name in ("one", "two", "three"):
-        namespace.api.create(namespace.path("secrets"), {"metadata": {"name": name}})
-    namespace.api.patch(namespace.path("secrets", "one"), {"stringData": {"key": "value"}})
+        made = {"metadata": {"name": name}, "spec": {"limits": []}}
+        namespace.api.create(namespace.path("limitranges"), made)
+    namespace.api.patch(namespace.path("limitranges", "one"), {"metadata": {"labels": {"key": "value"}}})
 
     def since() -> tuple[int, int]:
         """A request is counted a little after it is answered."""
         counted = namespace.cluster.requests() - before
-        return counted.total("POST", "secrets"), counted.total(WRITES, "secrets")
+        return counted.total("POST", "limitranges"), counted.total(WRITES, "limitranges")
 
     until(lambda: since() >= (3, 4), what="all four are counted", timeout=10)
     assert since() == (3, 4)
