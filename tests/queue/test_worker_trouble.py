@@ -237,7 +237,7 @@ def test_the_manifest_may_change_at_any_time(crew: Crew) -> None:
 
 
 def test_a_manifest_that_cannot_be_read_at_the_start_ends_it_with_a_sentence(crew: Crew, tmp_path: Path) -> None:
-    crew.manifest.write_text("password: [sesame")
+    crew.manifest.write_text("password: ] sesame\n")
     worker = crew.start("w")
     assert worker.gone() == 2
     said = worker.process.log.read_text()
