@@ -9,8 +9,8 @@ nothing too.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import psycopg
 
@@ -69,10 +69,8 @@ class Listener:
                 await asyncio.sleep(TEN_MINUTES if hopeless else min(LONGEST_WAIT, 2.0 ** min(failures - 1, 10)))
 
     async def _listen(self) -> None:
-        connection = await self._database.apart()
-        try:
-            await connection.execute(f"LISTEN {CHANNEL}".encode())
-            if not await hears_itself(self._database, connection, CHANNEL):
+        async with listening(self._database, CHANNEL) as (connection, hears):
+            if not hears:
                 raise PermanentError(
                     f"{self._database.name} delivers no notifications, so poll.listen is of no use and rows wait for the next "
                     "look: a pooler in transaction mode lies in between. Name the server itself in the URL, or take poll.listen out."
@@ -85,12 +83,6 @@ class Listener:
                 self._wake(queue for queue in queues if queue not in woken)
                 woken = queues
                 await self._pass_on(connection)
-        except TimeoutError:
-            raise TransientError(f"{self._database.name} does not answer whoever listens to it.", sent=False) from None
-        except psycopg.Error as error:
-            raise translated(error, self._database.name) from error
-        finally:
-            await connection.close()
 
     def _wake(self, queues: Iterable[str]) -> None:
         for queue in queues:
@@ -105,8 +97,23 @@ class Listener:
                 self._wake([notice.payload])
 
 
-async def hears_itself(database: Database, connection: Connection, channel: str) -> bool:
-    """Whether notices come through to ``connection``, which listens. Behind a pooler in transaction mode none do."""
+@asynccontextmanager
+async def listening(database: Database, channel: str) -> AsyncIterator[tuple[Connection, bool]]:
+    """A connection of its own that listens, and whether notices come through to it. What goes wrong is a SoloistError."""
+    connection = await database.apart()
+    try:
+        await connection.execute(f"LISTEN {channel}".encode())
+        yield connection, await _hears_itself(database, connection, channel)
+    except TimeoutError:
+        raise TransientError(f"{database.name} does not answer whoever listens to it.", sent=False) from None
+    except psycopg.Error as error:
+        raise translated(error, database.name) from error
+    finally:
+        await connection.close()
+
+
+async def _hears_itself(database: Database, connection: Connection, channel: str) -> bool:
+    """Behind a pooler in transaction mode nothing does."""
     nonce = secrets.token_hex(8)
     await database.fetch(b"SELECT pg_catalog.pg_notify(%s, %s)", (channel, nonce))
     async for notice in connection.notifies(timeout=ANSWER):

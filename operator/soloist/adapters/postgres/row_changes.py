@@ -14,16 +14,13 @@ import logging
 from collections.abc import Callable
 from typing import NoReturn
 
-import psycopg
-
 from soloist.adapters.postgres.connections import Connection
 from soloist.adapters.postgres.database import Database
-from soloist.adapters.postgres.failures import translated
-from soloist.adapters.postgres.listener import hears_itself
+from soloist.adapters.postgres.listener import listening
 from soloist.adapters.postgres.row_objects import JOB
 from soloist.adapters.postgres.row_store import RowStore, found
 from soloist.adapters.postgres.statements import statement
-from soloist.domain.errors import SoloistError, TransientError
+from soloist.domain.errors import SoloistError
 from soloist.ports import Raw
 
 CHANNEL = "soloist_changes"
@@ -73,10 +70,7 @@ class RowChanges:
                 await asyncio.sleep(min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(failures, 10)))
 
     async def _listen(self) -> NoReturn:
-        connection = await self._database.apart()
-        try:
-            await connection.execute(f"LISTEN {CHANNEL}".encode())
-            hears = await hears_itself(self._database, connection, CHANNEL)
+        async with listening(self._database, CHANNEL) as (connection, hears):
             if not hears:
                 _log.warning(
                     "the database delivers no notices: a pooler in transaction mode lies in between",
@@ -87,12 +81,6 @@ class RowChanges:
             while True:
                 await self._wait(connection, LOOKS_EVERY if hears else DEAF_LOOKS_EVERY)
                 await self._look(connection)
-        except TimeoutError:
-            raise TransientError(f"{self._database.name} does not answer whoever listens to it.", sent=False) from None
-        except psycopg.Error as error:
-            raise translated(error, self._database.name) from error
-        finally:
-            await connection.close()
 
     async def _look(self, connection: Connection) -> None:
         sent = self._boottime()
