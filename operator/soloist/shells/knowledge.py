@@ -4,7 +4,6 @@ Everybody follows the ScheduledJobs, so that a standby is warm; JobRuns and Jobs
 Nothing is launched on what is older than the limit.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -16,7 +15,6 @@ from soloist.adapters.kube.job_watch import JobWatch
 from soloist.adapters.kube.kopf_watch import KopfWatch
 from soloist.adapters.kube.store import RUNS, KubeStore
 from soloist.adapters.kube.watch import Watch
-from soloist.domain.errors import SoloistError
 from soloist.domain.term import Term
 from soloist.loops.cache import Cache, Key
 from soloist.loops.keeper import NEVER, Keeper
@@ -74,16 +72,9 @@ class Knowledge:
 
         In this order: a run that is recorded in what was read first is then in what is read after.
         """
-        wait = 0.1
-        while True:
-            try:
-                await self._keeper.relist_jobs()
-                await self._keeper.relist_runs()
-                return [self._runs_watch.run(), self.job_watch.run()]
-            except SoloistError as error:
-                _log.warning("the term cannot start yet", extra={"error": str(error)})
-                await asyncio.sleep(wait)
-                wait = min(2.0, wait * 2)
+        await self._keeper.relist_jobs()
+        await self._keeper.relist_runs()
+        return [self._runs_watch.run(), self.job_watch.run()]
 
     def fresh(self) -> bool:
         jobs = max(self._keeper.jobs_listed, self._kopf.heard)

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from soloist.adapters.clock import SystemClock
+from soloist.domain.errors import SoloistError
 from soloist.domain.term import Term
 from soloist.loops.cache import Cache
 from soloist.loops.scheduler import Scheduler
@@ -45,7 +46,7 @@ class Knows(Protocol):
     def cache(self) -> Cache: ...
 
     async def begin_term(self, term: Term) -> list[Coroutine[Any, Any, Any]]:
-        """Make it whole for a term; then what is to be run for ever."""
+        """Make it whole for a term; then what is to be run for ever. Raises SoloistError; it is asked again then."""
 
     def fresh(self) -> bool: ...
 
@@ -112,11 +113,21 @@ class Leadership:
         self._tasks.spawn(self._begin_term(term))
 
     async def _begin_term(self, term: Term) -> None:
-        followed = await self._knowledge.begin_term(term)
+        followed = await self._made_whole(term)
         self._scheduler.start()
         also = (each() for each in self._also)
         for each in (self._scheduler.run(), *followed, self._remember_epochs(), self._tell_if_stale(), *also):
             self._tasks.spawn(each)
+
+    async def _made_whole(self, term: Term) -> list[Coroutine[Any, Any, Any]]:
+        wait = 0.1
+        while True:
+            try:
+                return await self._knowledge.begin_term(term)
+            except SoloistError as error:
+                _log.warning("the term cannot start yet", extra={"error": str(error)})
+                await asyncio.sleep(wait)
+                wait = min(2.0, wait * 2)
 
     async def _tell_if_stale(self) -> None:
         """Nothing is launched on a cache that is too old; that must not go unsaid."""

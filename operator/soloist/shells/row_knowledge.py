@@ -75,17 +75,10 @@ class RowKnowledge:
         """The jobs of these files, then consistent lists of jobs and of runs."""
         self._epoch = term.epoch
         self._changes.follow(RUN)
-        wait = 0.1
-        while True:
-            try:
-                await self._apply(term.epoch, anyway=True)
-                await self._keeper.relist_jobs()
-                await self._keeper.relist_runs()
-                return [self._follow_run_gaps()]
-            except SoloistError as error:
-                _log.warning("the term cannot start yet", extra={"error": str(error)})
-                await asyncio.sleep(wait)
-                wait = min(2.0, wait * 2)
+        await self._apply(term.epoch, anyway=True)
+        await self._keeper.relist_jobs()
+        await self._keeper.relist_runs()
+        return [self._follow_run_gaps()]
 
     def fresh(self) -> bool:
         jobs = max(self._keeper.jobs_listed, self._changes.heard)
