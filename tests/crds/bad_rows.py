@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from soloist.domain.merge_patch import merged
+
 BASE: dict[str, dict[str, Any]] = {
     "ScheduledJob": {"schedule": "0 2 * * *", "http": {"url": "http://backend.default.svc/path"}},
     "JobRun": {"scheduledJobName": "job"},
@@ -35,16 +37,3 @@ def manifest(row: dict[str, Any]) -> dict[str, Any]:
         "metadata": {"name": "bad", **row.get("metadata", {})},
         "spec": merged(BASE[row["kind"]], row.get("spec", {})),
     }
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """JSON merge patch (RFC 7386): null removes."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
+from soloist.domain.merge_patch import merged
 from soloist.domain.queue_http import Scheme
 from soloist.domain.queue_mapping import ClaimIn
 from soloist.domain.queue_parsing import Invalid, parse_queue
 from soloist.domain.queue_spec import AfterCrash, Encoding, KeyPer, OutcomeBy
 from soloist.domain.spec_http import METHODS
 from tests.cluster.fixtures import Namespace
-from tests.crds.bad_rows import BASE, merged
+from tests.crds.bad_rows import BASE
 from tests.crds.schema import root, walk
 from tests.crds.test_schema import defaulted
 from tests.domain.test_queue_parsing import FULL, GOOD

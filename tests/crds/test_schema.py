@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from soloist.domain.merge_patch import merged
 from soloist.domain.runs import Phase, Trigger
 from soloist.domain.spec import Invalid, Spec, parse_spec
-from tests.crds.bad_rows import BASE, merged
+from tests.crds.bad_rows import BASE
 from tests.crds.schema import GOLDEN, KINDS, described_fields, root, version, walk
 
 JOB = {"template": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a"}]}}}}}

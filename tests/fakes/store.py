@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from soloist.domain.merge_patch import merged
 from soloist.ports import AlreadyExists, Conflict, Gone, Listing, Raw, Refused, Written
 
 Key = tuple[str, str, str]
@@ -123,7 +124,7 @@ class FakeStore:
         # As on the API server, where no two states have one number, so the number says which object is meant.
         if old["metadata"]["resourceVersion"] != resource_version:
             return Conflict()
-        new = {**old, "status": merged(old.get("status", {}), status)}
+        new = {**old, "status": merged(old.get("status", {}), copy.deepcopy(status))}
         return Written(obj=copy.deepcopy(old) if new == old else self._store(key, new, "MODIFIED"))
 
     def _store(self, key: Key, obj: Raw, kind: str) -> Raw:
@@ -138,16 +139,3 @@ class FakeStore:
     def _tell(self, kind: str, obj: Raw) -> None:
         for watcher in self.watchers:
             watcher(kind, copy.deepcopy(obj))
-
-
-def merged(old: Any, patch: Any) -> Any:
-    """RFC 7386: objects are merged, null removes, everything else replaces."""
-    if not isinstance(patch, Mapping):
-        return copy.deepcopy(patch)
-    result = dict(old) if isinstance(old, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result

@@ -74,6 +74,19 @@ class Notes:
         return lambda *_: None
 
 
+TERM = Term(
+    identity="a",
+    epoch=7,
+    lease_namespace="soloist",
+    lease_name="soloist",
+    lease_uid="lease",
+    started_boot=0.0,
+    trusted_until=1_000.0,
+    renew_time=NOW,
+    renew_sent_boot=0.0,
+)
+
+
 class Stage:
     """One leader, one store, one launcher."""
 
@@ -81,17 +94,7 @@ class Stage:
         self.clock, self.store, self.notes = TickingClock(), FakeStore(), Notes()
         self.launcher = launcher or FakeLauncher()
         self.cache, self.fresh = Cache(), True
-        self.term: Term | None = Term(
-            identity="a",
-            epoch=7,
-            lease_namespace="soloist",
-            lease_name="soloist",
-            lease_uid="lease",
-            started_boot=0.0,
-            trusted_until=1_000.0,
-            renew_time=NOW,
-            renew_sent_boot=0.0,
-        )
+        self.term: Term | None = TERM
         self.stopped: list[str] = []
         self.scheduler = Scheduler(
             cache=self.cache,

@@ -6,23 +6,11 @@ import asyncio
 
 import pytest
 
-from soloist.domain.term import Term
 from soloist.loops.cache import Key
 from soloist.loops.turns import BACKLOG, LONGEST_WAIT, MOST_STEPS, Turns
-from tests.loops.test_scheduler import NOW, Notes
+from tests.loops.test_scheduler import TERM, Notes
 from tests.loops.virtual_time import LoopClock, run
 
-TERM = Term(
-    identity="a",
-    epoch=7,
-    lease_namespace="soloist",
-    lease_name="soloist",
-    lease_uid="lease",
-    started_boot=0.0,
-    trusted_until=1_000.0,
-    renew_time=NOW,
-    renew_sent_boot=0.0,
-)
 BUSY: Key = ("default", "busy")
 MINUTE = 60.0
 
