@@ -27,6 +27,7 @@ def shared_queue_database(postgres: Postgres, migrated_template: str) -> Databas
 def queue_database(shared_queue_database: Database) -> Database:
     """Emptied, not made anew: that takes seconds where a disk is slow. For rows only; the schema stays as it is."""
     with shared_queue_database.connect() as connection:
+        connection.execute("DROP SCHEMA IF EXISTS app CASCADE")
         tables = connection.execute(
             "SELECT format('%I.%I', schemaname, tablename), schemaname FROM pg_tables"
             " WHERE schemaname IN ('public', 'soloist') AND tablename <> 'migrations'"

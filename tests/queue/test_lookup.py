@@ -215,7 +215,7 @@ def test_a_key_is_looked_for_by_the_index_in_a_table_that_was_never_analyzed(
 
 def index_scans(connection: Connection, least: int) -> int:
     """Of the table. Statistics arrive a little later than what they count."""
-    query = """SELECT idx_scan FROM pg_stat_user_tables WHERE relname = 'Webhook'"""
+    query = """SELECT idx_scan FROM pg_stat_user_tables WHERE relid = 'public."Webhook"'::regclass"""
     for _ in range(1200):
         row = connection.execute(query).fetchone()
         assert row is not None

@@ -54,14 +54,20 @@ def total(workers: list[Worker], name: str, **labels: str) -> float:
 def test_a_lost_reply_to_an_outcome_is_no_second_delivery(crew: Crew, workers: int) -> None:
     with TcpProxy(crew.database.server.port) as proxy:
         crew.queue(leaseSeconds=10, dsn=crew.database.dsn(port=proxy.port), concurrency={"perWorker": 32})
-        crew.backend.rule(delay=0.1)
+        crew.backend.rule(delay=0.4)
         members = [crew.ready(f"w{number}") for number in range(workers)]
         crew.fill(1000)
         for _ in range(3):
             before = len(crew.backend.received("/q"))
-            until(lambda before=before: len(crew.backend.received("/q")) > before + 60, what="at it", timeout=60)
-            # What they send takes effect, and they never hear of it: at least the outcome of each that is under way.
+            until(
+                lambda before=before: len(crew.backend.received("/q")) > before + 60 and crew.served(),
+                what="deliveries are under way",
+                timeout=60,
+            )
+            # What they send takes effect, and they never hear of it: at least the first outcome of those under way.
             proxy.hold_replies()
+            left = crew.left()
+            until(lambda left=left: crew.left() < left, what="an outcome takes effect", timeout=30)
             until(lambda: not crew.served(), what="every delivery has ended", timeout=30)
             proxy.cut()
             proxy.forward()
