@@ -18,7 +18,7 @@ SIDE_BY_SIDE := --dist loadfile
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo demo-cluster test test-lowest check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
+.PHONY: help demo demo-cluster test test-lowest adoption check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
 
 help: ## print these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -40,13 +40,13 @@ demo: $(READY) ## the main job in under a minute, without a cluster: three repli
 demo-cluster: $(READY) ## the main job on a real API server: two controllers, the leader killed, every tick once
 	@$(BIN)/python -m tests.demo
 
-test: $(READY) ## all tests; TEST="tests/domain -k jitter" picks some
+test: $(READY) ## all tests but those of adoption; TEST="tests/domain -k jitter" picks some
 ifneq ($(TEST),)
 	@$(BIN)/python -m pytest $(TEST)
 else
 	@$(BIN)/python -m tests.cluster binaries >/dev/null
-	@failed=0; $(BIN)/python -m pytest -m cluster -n 2 $(SIDE_BY_SIDE) --no-loadscope-reorder || failed=1; \
-	$(BIN)/python -m pytest -m "not cluster" -n 3 $(SIDE_BY_SIDE) || failed=1; exit $$failed
+	@failed=0; $(BIN)/python -m pytest -m "cluster and not adoption" -n 2 $(SIDE_BY_SIDE) --no-loadscope-reorder || failed=1; \
+	$(BIN)/python -m pytest -m "not cluster and not adoption" -n 3 $(SIDE_BY_SIDE) || failed=1; exit $$failed
 endif
 
 test-lowest: ## the tests that need no cluster, on the lowest versions that pyproject.toml allows
@@ -54,6 +54,10 @@ test-lowest: ## the tests that need no cluster, on the lowest versions that pypr
 	@$(LOWEST)/bin/python $(INSTALL) -r .ci/requirements-lowest.txt
 	@$(LOWEST)/bin/python $(INSTALL) --no-deps -e .
 	@$(LOWEST)/bin/python -m pytest -n 4 $(SIDE_BY_SIDE) -m "not cluster" $(LOWEST_TESTS)
+
+adoption: $(READY) ## four backends of manifests/examples adopt it, step by step, and are put through their faults; wants Node and npm
+	@$(BIN)/python -m tests.cluster binaries >/dev/null
+	@$(BIN)/python -m pytest -m adoption -n 2 $(SIDE_BY_SIDE) tests/adoption
 
 check: $(READY) ## format, lint, types and import contracts, in under a minute
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format" >&2; exit 1; }

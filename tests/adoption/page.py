@@ -1,0 +1,105 @@
+"""A page of manifests/examples/ as its reader has it: numbered steps whose commands are run as they stand, not paraphrased.
+
+A step is a heading ``## 3. Apply it suspended``; its commands are the blocks that are fenced as ``sh``. Blocks of another kind
+(yaml, sql, js, diff) are shown and not run. The reader stands in a folder that has ``manifests/`` in it, and puts own addresses
+and times in place of those of the files before the first step: ``put`` names each text and what stands in its place.
+
+    reader = Reader("invoices", tmp_path, namespace, put={"http://backend": backend.url}, DATABASE_URL=dsn)
+    reader.do(1)                  # what its commands printed; a command that fails fails the test with all of it
+    reader.do(3, only="check")    # those of its commands in which that word stands
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.adoption.backend_process import EXAMPLES, OFFLINE
+from tests.cluster.binaries import locate
+from tests.cluster.fixtures import Namespace
+from tests.docs.pages import ROOT
+
+HEADING = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)
+COMMANDS = re.compile(r"^ *```sh\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``commands`` are the blocks of it, each a small shell program."""
+
+    number: int
+    title: str
+    commands: tuple[str, ...]
+
+
+def steps(page: Path) -> list[Step]:
+    """In their order; they are numbered from 1 without a gap."""
+    text = page.read_text(encoding="utf-8")
+    found = list(HEADING.finditer(text))
+    ends = [each.start() for each in found[1:]] + [len(text)]
+    made = [
+        Step(int(each[1]), each[2], tuple(COMMANDS.findall(text[each.end() : end])))
+        for each, end in zip(found, ends, strict=True)
+    ]
+    assert [each.number for each in made] == list(range(1, len(made) + 1)), (
+        f"the steps of {page} are not numbered 1, 2, 3"
+    )
+    return made
+
+
+class Reader:
+    """Follows one page in a shell that has kubectl (in ``namespace``, if there is one), psql's variables, soloist, node and npm."""
+
+    def __init__(
+        self, example: str, folder: Path, namespace: Namespace | None = None, *, put: dict[str, str] | None = None, **env: str
+    ) -> None:  # fmt: skip
+        self.root = folder / "reader"
+        self.example = self.root / "manifests" / "examples" / example
+        self.steps = steps(EXAMPLES / example / "README.md")
+        self.done: list[int] = []
+        self._copy(example, put or {})
+        programs = self.root / "bin"
+        programs.mkdir()
+        for name in ("soloist", "kubectl-soloist"):
+            (programs / name).symlink_to(Path(sys.executable).parent / name)
+        self.env = {**os.environ, **OFFLINE, "PGSSLMODE": "disable", **env}
+        if namespace is not None:
+            (programs / "kubectl").symlink_to(locate()["kubectl"])
+            config = namespace.cluster.kubeconfig(self.root / "kubeconfig", namespace=namespace.name)
+            self.env["KUBECONFIG"] = str(config)
+        self.env["PATH"] = f"{programs}{os.pathsep}{self.env['PATH']}"
+
+    def _copy(self, example: str, put: dict[str, str]) -> None:
+        self.example.parent.mkdir(parents=True)
+        for each in (ROOT / "manifests").iterdir():
+            if each.name != "examples":
+                (self.root / "manifests" / each.name).symlink_to(each)
+        shutil.copytree(EXAMPLES / example, self.example, ignore=shutil.ignore_patterns("node_modules", "generated"))
+        files = {path: path.read_text(encoding="utf-8") for path in self.example.glob("*.yaml")}
+        for old, new in put.items():
+            assert any(old in text for text in files.values()), f"{old!r} stands in no YAML file of {example}"
+            files = {path: text.replace(old, new) for path, text in files.items()}
+        for path, text in files.items():
+            path.write_text(text, encoding="utf-8")
+
+    def do(self, number: int, *, only: str = "") -> str:
+        """Runs the commands of that step, in the order of the page."""
+        step = self.steps[number - 1]
+        said = ""
+        for command in step.commands:
+            if only in command:
+                argv = ["bash", "-euo", "pipefail", "-c", command]
+                done = subprocess.run(argv, cwd=self.root, env=self.env, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+                said += done.stdout + done.stderr
+                assert done.returncode == 0, f"step {number}, {step.title}:\n{command}\n{said}"
+        self.done.append(number)
+        return said
+
+    def whole(self) -> bool:
+        """Every step that has commands was done, and in the order of the page."""
+        return list(dict.fromkeys(self.done)) == [each.number for each in self.steps if each.commands]
