@@ -18,7 +18,7 @@ SIDE_BY_SIDE := --dist loadfile
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo demo-cluster test test-lowest adoption check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
+.PHONY: help demo demo-cluster test test-long test-lowest adoption check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
 
 help: ## print these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,9 +45,12 @@ ifneq ($(TEST),)
 	@$(BIN)/python -m pytest $(TEST)
 else
 	@$(BIN)/python -m tests.cluster binaries >/dev/null
-	@failed=0; $(BIN)/python -m pytest -m "cluster and not adoption" -n 2 $(SIDE_BY_SIDE) --no-loadscope-reorder || failed=1; \
-	$(BIN)/python -m pytest -m "not cluster and not adoption" -n 3 $(SIDE_BY_SIDE) || failed=1; exit $$failed
+	@failed=0; $(BIN)/python -m pytest -m "cluster and not adoption and not long" -n 2 $(SIDE_BY_SIDE) --no-loadscope-reorder || failed=1; \
+	$(BIN)/python -m pytest -m "not cluster and not adoption and not long" -n 3 $(SIDE_BY_SIDE) || failed=1; exit $$failed
 endif
+
+test-long: $(READY) ## what takes a minute or more each, such as a database that is away for five; not part of make test
+	@$(BIN)/python -m pytest -m long
 
 test-lowest: ## the tests that need no cluster, on the lowest versions that pyproject.toml allows
 	@$(PYTHON) -m venv $(LOWEST)
