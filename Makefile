@@ -49,7 +49,7 @@ else
 	$(BIN)/python -m pytest -m "not cluster and not adoption and not long" -n 3 $(SIDE_BY_SIDE) || failed=1; exit $$failed
 endif
 
-test-long: $(READY) ## what takes a minute or more each, such as a database that is away for five; not part of make test
+test-long: $(READY) ## what takes a minute or more each, as a database away for five, and scenes with three controllers; not in make test
 	@$(BIN)/python -m pytest -m long
 
 test-lowest: ## the tests that need no cluster, on the lowest versions that pyproject.toml allows

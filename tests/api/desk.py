@@ -1,7 +1,9 @@
-"""One controller and one backend for all tests of a module: each test brings jobs, and paths, of its own names.
+"""Controllers and one backend for all tests of a module: each test brings jobs, and paths, of its own names.
 
 A controller takes seconds to start and to lead; what these tests ask of it disturbs no other job, and that it does not
-is part of what they ask: after the last of them it must still be the same process, and have logged no error.
+is part of what they ask: after the last of them each must still be the same process, lead or stand by as it did, and have
+logged no error. One works at a desk, unless a test is ``also_with_standbys``: then it is played once more, in `make test-long`,
+at a desk where two more stand by.
 """
 
 from __future__ import annotations
@@ -26,6 +28,13 @@ from tests.cluster.fixtures import Namespace
 
 LONG = {"SOLOIST_LEASE_DURATION": "60", "SOLOIST_LEASE_RETRY_PERIOD": "5", "SOLOIST_LEASE_MARGIN": "6"}
 """No test of a desk is about leadership: an API server that is slow for a while costs nobody the Lease."""
+
+ALONE, STAFFED = ("a",), ("a", "b", "c")
+"""The first leads, the others stand by."""
+
+CREWS = [pytest.param(ALONE, id="alone"), pytest.param(STAFFED, id="staffed", marks=pytest.mark.long)]
+also_with_standbys = pytest.mark.parametrize("desk", CREWS, indirect=True)
+"""For all tests of a module that work at its desk, so that they share it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,23 +106,28 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def desk(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Desk]:
+    members: tuple[str, ...] = getattr(request, "param", ALONE)
     namespace = Namespace(name=f"t-desk-{uuid.uuid4().hex[:8]}", cluster=control_plane)
     control_plane.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
     folder = tmp_path_factory.mktemp("desk")
     crew = Crew(control_plane, namespace, folder)
-    with Backend(folder / "backend") as backend:
-        start(crew, "a", **LONG)
-        child = crew.members["a"].child()
-        yield Desk(crew=crew, backend=backend)
-        log = crew.members["a"].log()
-        try:
-            assert crew.members["a"].child() == child, "the controller was started again"
-            assert not errors(log), errors(log)
-        finally:
-            crew.stop()
-            control_plane.api().delete(f"/api/v1/namespaces/{namespace.name}")
-            print(f"---- log of the controller\n{log[-20000:]}")
+    try:
+        with Backend(folder / "backend") as backend:
+            start(crew, *members, **LONG)
+            children = {name: crew.members[name].child() for name in members}
+            yield Desk(crew=crew, backend=backend)
+            assert {name: crew.members[name].child() for name in members} == children, "one was started again"
+            assert crew.holder() == members[0], "another leads"
+            found = {name: errors(crew.members[name].log()) for name in members}
+            assert not any(found.values()), found
+    finally:
+        crew.stop()
+        control_plane.api().delete(f"/api/v1/namespaces/{namespace.name}")
+        for member in crew.members.values():
+            print(f"---- log of {member.name}\n{member.log()[-20000:]}")
 
 
 def log_lines(log: str) -> list[Raw]:

@@ -58,18 +58,21 @@ def crews(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Crews]:
 
 
 def start(crew: Crew, *names: str, **env: str) -> None:
-    """Start them, the first first: it leads before the others come, and all are ready when this returns."""
-    for name in names:
-        start_each([crew], name, **env)
+    """Start them, the first first: it leads before the others come together, and all are ready when this returns."""
+    for together in (names[:1], names[1:]):
+        _start([(crew, name) for name in together], **env)
 
 
 def start_each(crews: Iterable[Crew], name: str, **env: str) -> None:
     """Start one in each crew, all at once; ready, and somebody leads, when this returns."""
-    crews = list(crews)
-    ports = free_ports(len(crews))
-    for crew, port in zip(crews, ports, strict=True):
+    _start([(crew, name) for crew in crews], **env)
+
+
+def _start(whom: list[tuple[Crew, str]], **env: str) -> None:
+    ports = free_ports(len(whom))
+    for (crew, name), port in zip(whom, ports, strict=True):
         crew.start(name, **{"SOLOIST_HEALTH_PORT": str(port), **env})
-    for crew, port in zip(crews, ports, strict=True):
+    for (crew, name), port in zip(whom, ports, strict=True):
         crew.wait(partial(ready, port), what=f"{name} is ready", timeout=60)
         crew.leader(timeout=60)
 

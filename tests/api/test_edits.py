@@ -14,7 +14,7 @@ import pytest
 
 from soloist.domain.instants import stamp
 from tests.api.crew import Crew, audit
-from tests.api.desk import Desk, condition, errors, lines, moment, now, span, tick
+from tests.api.desk import Desk, also_with_standbys, condition, errors, lines, moment, now, span, tick
 from tests.api.tending import CALM, KEEP, start
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
@@ -38,6 +38,7 @@ def scheduled_times(desk: Desk, job: str) -> list[datetime]:
     return [tick(seen) for seen in desk.calls(job)]
 
 
+@also_with_standbys
 def test_a_new_schedule_fires_for_no_time_before_the_edit(desk: Desk) -> None:
     desk.http("edited", schedule=NEVER)
     desk.status("edited", lambda status: "observedSchedule" in status, what="it is observed")
@@ -60,6 +61,7 @@ def test_a_new_schedule_fires_for_no_time_before_the_edit(desk: Desk) -> None:
     assert len(desk.calls("edited")) == settled
 
 
+@also_with_standbys
 def test_reapplying_the_same_manifest_moves_nothing_and_repeats_nothing(desk: Desk) -> None:
     spec = {"schedule": "@every 1s", "http": {"url": desk.backend.url("/applied")}, **KEEP}
     manifest = {
@@ -84,6 +86,7 @@ def test_reapplying_the_same_manifest_moves_nothing_and_repeats_nothing(desk: De
     audit(desk.crew, desk.backend, "applied", path="/applied")
 
 
+@also_with_standbys
 def test_ticks_of_a_suspended_job_say_so_and_a_resume_runs_none_of_them(desk: Desk) -> None:
     desk.http("resumed", schedule="@every 1s", **KEEP)
     desk.called("resumed", 2)
@@ -105,6 +108,7 @@ def test_ticks_of_a_suspended_job_say_so_and_a_resume_runs_none_of_them(desk: De
     assert condition(desk.crew.status("resumed"), "Scheduled")["status"] == "True"
 
 
+@also_with_standbys
 def test_whatever_is_switched_around_a_due_second_each_tick_runs_once_or_has_a_reason(desk: Desk) -> None:
     desk.http("switched", schedule="@every 1s", **KEEP)
     desk.called("switched")
@@ -135,6 +139,7 @@ def test_whatever_is_switched_around_a_due_second_each_tick_runs_once_or_has_a_r
         at += timedelta(seconds=1)
 
 
+@also_with_standbys
 def test_a_paused_job_waits_for_a_person_and_goes_on_when_told(desk: Desk) -> None:
     desk.http("paused", schedule="@every 1s")
     desk.called("paused")
@@ -155,6 +160,7 @@ def test_a_paused_job_waits_for_a_person_and_goes_on_when_told(desk: Desk) -> No
     assert min(later) > span(newest)[1]
 
 
+@also_with_standbys
 def test_failures_in_a_row_pause_the_job_until_a_person_resumes_it(desk: Desk) -> None:
     desk.backend.rule("^/failing$", status=400)
     desk.http("failing", schedule="@every 1s", pauseAfterFailures=2)
@@ -176,6 +182,7 @@ def test_failures_in_a_row_pause_the_job_until_a_person_resumes_it(desk: Desk) -
     desk.status("failing", lambda s: s["consecutiveFailures"] == 0, what="the row of failures is over")
 
 
+@also_with_standbys
 def test_an_installation_paused_on_its_lease_launches_nothing_at_all(desk: Desk) -> None:
     desk.http("fleet", schedule="@every 1s")
     desk.called("fleet")

@@ -6,6 +6,7 @@ else with it.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from datetime import timedelta
@@ -13,19 +14,20 @@ from typing import Any
 
 import pytest
 
-from tests.api.crew import Crew, audit
-from tests.api.desk import Desk, away, errors, lines, log_lines, moment, phase, tick
+from tests.api.crew import FAST, Crew, audit
+from tests.api.desk import CREWS, Desk, also_with_standbys, away, errors, lines, log_lines, moment, phase, tick
 from tests.api.tending import CALM, start
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
-
+with_members = pytest.mark.parametrize("members", CREWS)
 
 ENOUGH = timedelta(seconds=5)
 
 
+@also_with_standbys
 def test_a_claimed_run_that_is_deleted_is_made_again_and_launched_once(desk: Desk) -> None:
     desk.http("claimed", schedule="@every 8s")
 
@@ -48,6 +50,7 @@ def test_a_claimed_run_that_is_deleted_is_made_again_and_launched_once(desk: Des
     assert counted[claimed["spec"]["scheduledTime"]] == 1, counted
 
 
+@also_with_standbys
 def test_a_finished_run_that_is_deleted_is_remembered_all_the_same(desk: Desk) -> None:
     desk.http("finished", schedule="@every 3s")
     run = desk.run("finished", "Succeeded")
@@ -62,6 +65,7 @@ def test_a_finished_run_that_is_deleted_is_remembered_all_the_same(desk: Desk) -
     assert not lines(status, "Blocked"), status["recent"]
 
 
+@also_with_standbys
 def test_a_run_deleted_in_mid_call_is_cancelled_and_keeps_its_place_for_its_time_out(desk: Desk) -> None:
     desk.backend.rule("^/called$", delay=30)
     desk.http("called", schedule="@every 1s", timeoutSeconds=4)
@@ -77,6 +81,7 @@ def test_a_run_deleted_in_mid_call_is_cancelled_and_keeps_its_place_for_its_time
     assert desk.recent("called", "Blocked")["count"] >= 2
 
 
+@also_with_standbys
 def test_a_run_deleted_between_two_attempts_gets_no_other(desk: Desk) -> None:
     desk.backend.rule("^/between$", status=503)
     desk.http(
@@ -101,16 +106,25 @@ def test_a_run_deleted_between_two_attempts_gets_no_other(desk: Desk) -> None:
     assert name not in [entry["run"] for entry in entries]
 
 
-def test_a_recorded_run_deleted_while_nobody_leads_is_not_made_again(crew: Crew, backend: Backend) -> None:
-    crew.start("a", SOLOIST_CRASH_AT="recorded:both")
-    crew.leader()
+@with_members
+def test_a_recorded_run_deleted_while_nobody_leads_is_not_made_again(
+    crew: Crew, backend: Backend, members: tuple[str, ...]
+) -> None:
+    """Standbys have a lease of 10 s to wait for, in which the run is deleted; without, another is started afterwards."""
+    first, *standbys = members
+    pace = CALM if standbys else FAST
+    start(crew, first, SOLOIST_CRASH_AT="recorded:both", **pace)
+    start(crew, *standbys, **pace)
     crew.job("lost", schedule="@every 5s", timeoutSeconds=4, http={"url": backend.url("/lost")})
-    gone = crew.members["a"].process
+    gone = crew.members[first].process
     crew.wait(lambda: not gone.alive(), what="the leader died between record and launch", timeout=30)
     (entry,) = crew.status("lost")["active"]
     crew.namespace.api.delete(crew.namespace.ours("jobruns", entry["run"]))
-    crew.start("b")
-    taken = until(lambda: crew.holder() == "b" and time.monotonic(), what="the next one leads", timeout=40)
+    assert crew.holder() == first, "somebody leads again already"
+    if not standbys:
+        crew.start("b")
+    crew.leader(other_than=first, timeout=40)
+    taken = time.monotonic()
     crew.wait(lambda: lines(crew.status("lost"), "Cancelled"), what="it is cancelled", timeout=40)
     assert time.monotonic() - taken >= 3, "it left active before its time-out had passed"
     backend.wait(2, path="/lost", timeout=30)
@@ -119,9 +133,12 @@ def test_a_recorded_run_deleted_while_nobody_leads_is_not_made_again(crew: Crew,
     assert entry["uid"] not in [each["uid"] for each in crew.status("lost")["active"]]
 
 
-def test_a_job_deleted_in_mid_run_leaves_nothing_hanging(crew: Crew, backend: Backend) -> None:
+@with_members
+def test_a_job_deleted_in_mid_run_leaves_nothing_hanging(
+    crew: Crew, backend: Backend, members: tuple[str, ...]
+) -> None:
     backend.rule("^/going$", delay=4)
-    start(crew, "a", **CALM)
+    start(crew, *members, **CALM)
     crew.job("going", schedule="@every 1s", http={"url": backend.url("/going")})
     crew.job("staying", schedule="@every 1s", http={"url": backend.url("/staying")})
     backend.wait(1, path="/going")
@@ -138,19 +155,30 @@ def test_a_job_deleted_in_mid_run_leaves_nothing_hanging(crew: Crew, backend: Ba
     before = len(backend.received("/staying"))
     backend.wait(before + 3, path="/staying")
     audit(crew, backend, "staying", path="/staying")
+    for each in crew.members.values():
+        assert not errors(each.log()), errors(each.log())
     member = crew.members["a"]
-    assert not errors(member.log()), errors(member.log())
     member.terminate()
     crew.wait(lambda: not member.process.alive(), what="going away waits for no run of a job that is gone", timeout=15)
+    taken_over(crew, backend, members)
 
 
+def taken_over(crew: Crew, backend: Backend, members: tuple[str, ...]) -> None:
+    """Whoever stands by goes on with what stays."""
+    if len(members) > 1:
+        crew.leader(other_than=members[0])
+        backend.wait(len(backend.received("/staying")) + 2, path="/staying")
+        audit(crew, backend, "staying", path="/staying")
+
+
+@with_members
 def test_a_namespace_deleted_in_mid_run_goes_and_the_others_go_on(
-    crew: Crew, backend: Backend, control_plane: ControlPlane
+    crew: Crew, backend: Backend, control_plane: ControlPlane, members: tuple[str, ...]
 ) -> None:
     api, doomed = control_plane.api(), f"{crew.namespace.name}-doomed"
     api.create("/api/v1/namespaces", {"metadata": {"name": doomed}})
     backend.rule("^/slow$", delay=6)
-    start(crew, "a", SOLOIST_NAMESPACE=f"{crew.namespace.name},{doomed}", **CALM)
+    start(crew, *members, SOLOIST_NAMESPACE=f"{crew.namespace.name},{doomed}", **CALM)
     crew.job("staying", schedule="@every 1s", http={"url": backend.url("/staying")})
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
     jobs = {
@@ -173,11 +201,10 @@ def test_a_namespace_deleted_in_mid_run_goes_and_the_others_go_on(
     member = crew.members["a"]
     member.terminate()
     crew.wait(lambda: not member.process.alive(), what="going away waits for nothing in it", timeout=15)
+    taken_over(crew, backend, members)
 
 
 def _manifest(name: str, action: dict[str, object]) -> str:
-    import json
-
     spec = {"schedule": "@every 1s", **action}
     return json.dumps(
         {"apiVersion": "soloist.dev/v1alpha1", "kind": "ScheduledJob", "metadata": {"name": name}, "spec": spec}
