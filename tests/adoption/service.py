@@ -1,0 +1,86 @@
+"""What a Service is to its callers, between processes: one address, behind which each connection goes to some replica that is ready.
+
+Ready is who answered GET /healthz with 200 when last asked, as a readiness probe with a period of `PERIOD` has it. So one
+that was killed is left out at once, as its port refuses, and one that is frozen after the next probe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from tests.cluster.free_ports import free_ports
+from tests.cluster.loop_thread import LoopThread
+
+PERIOD = 0.3
+PROBE = b"GET /healthz HTTP/1.1\r\nHost: service\r\nConnection: close\r\n\r\n"
+
+
+class Service:
+    """`with Service([port, …]) as service: … service.url`."""
+
+    def __init__(self, targets: Sequence[int]) -> None:
+        self.port = free_ports(1)[0]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._targets = list(targets)
+        self._ready: set[int] = set()
+        self._loop = LoopThread("service")
+        self._server: asyncio.Server | None = None
+        self._probes: list[asyncio.Task[None]] = []
+
+    def __enter__(self) -> Self:
+        self._loop.start()
+        self._loop.do(self._open())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.stop()
+
+    async def _open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=256)
+        self._probes = [asyncio.ensure_future(self._probe(port)) for port in self._targets]
+
+    async def _probe(self, port: int) -> None:
+        while True:
+            ready = False
+            with suppress(OSError, TimeoutError):
+                ready = await asyncio.wait_for(_is_well(port), 2 * PERIOD)
+            (self._ready.add if ready else self._ready.discard)(port)
+            await asyncio.sleep(PERIOD)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """In turn, those that are ready; where none takes the connection it is closed, as kube-proxy rejects it."""
+        for port in [port for port in self._targets if port in self._ready]:
+            try:
+                there, back = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                continue
+            self._targets.remove(port)
+            self._targets.append(port)
+            await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+            return
+        writer.transport.abort()
+
+
+async def _is_well(port: int) -> bool:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(PROBE)
+        return b" 200 " in await reader.readline()
+    finally:
+        writer.transport.abort()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(65536):
+            writer.write(piece)
+            await writer.drain()
+        writer.write_eof()
+    except OSError:
+        writer.transport.abort()
