@@ -1,7 +1,7 @@
 """Replicas of an example's backend: Node processes of manifests/examples/NAME/backend, fetched as its lock file says.
 
 ``backend/`` has package.json, package-lock.json and server.js; where it has schema.prisma too, Prisma's client is generated, once
-for each state of the files. server.js listens on 127.0.0.1:$PORT and answers GET /healthz with 200 once it is ready.
+for each state of the files, and where it has tsconfig.json, dist/ is compiled (``program="dist/main.js"``). server.js listens on 127.0.0.1:$PORT and answers GET /healthz with 200 once it is ready.
 
     replicas = [BackendProcess("invoices", f"b{number}", tmp_path, DATABASE_URL=dsn) for number in range(2)]
     for each in replicas:
@@ -35,12 +35,12 @@ OFFLINE = {"PRISMA_SCHEMA_ENGINE_BINARY": "/bin/true", "CHECKPOINT_DISABLE": "1"
 def backend_home(example: str) -> Path:
     """A copy of the example's backend, with its node_modules."""
     try:
-        return node_home(EXAMPLES / example / "backend", _generate)
+        return node_home(EXAMPLES / example / "backend", _finish)
     except Unavailable as reason:
         pytest.fail(str(reason), pytrace=False)
 
 
-def _generate(home: Path) -> None:
+def _finish(home: Path) -> None:
     if (home / "schema.prisma").exists():
         argv = ["node", "node_modules/prisma/build/index.js", "generate", "--schema", "schema.prisma"]
         done = subprocess.run(
@@ -48,6 +48,10 @@ def _generate(home: Path) -> None:
         )
         if done.returncode:
             raise Unavailable(f"prisma generate failed: {(done.stdout + done.stderr)[-600:]}")
+    if (home / "tsconfig.json").exists():
+        argv = ["node", "node_modules/typescript/bin/tsc"]
+        done = subprocess.run(argv, cwd=home, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"tsc refuses {home}:\n{done.stdout}{done.stderr}"
 
 
 class BackendProcess:
