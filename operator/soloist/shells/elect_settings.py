@@ -1,14 +1,14 @@
 """Settings of an elector beside an application: the same kind of table as the controller's, with the same names where the meaning is the same."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from soloist.domain.errors import ConfigError
 from soloist.domain.term import Timing
 from soloist.shells.parsing import Row, gathered, setting, table
 from soloist.shells.settings import LogFormat, LogLevel, is_name, lease_namespace
+from soloist.shells.settings_rules import Rule, Timed, serving
 
 # ruff: noqa: RUF009 - setting() makes a dataclass field
 _TIMING = Timing()
@@ -16,7 +16,7 @@ MOST_LEASES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectSettings:
+class ElectSettings(Timed):
     """What one sidecar is told at its start. Times are seconds."""
 
     leases: tuple[str, ...] = setting((), "name of a Lease to stand for, repeatable", flag="--lease")
@@ -49,20 +49,13 @@ class ElectSettings:
     log_level: LogLevel = setting(LogLevel.INFO, "debug, info, warning or error")
     log_format: LogFormat = setting(LogFormat.JSON, "json (one object a line) or text")
 
-    def __post_init__(self) -> None:
-        _ = self.timing
-        for sentence in _contradictions(self):
-            raise ConfigError(sentence)
-
-    @property
-    def timing(self) -> Timing:
-        """The lease's times, held against each other."""
-        return Timing(lease=self.lease_duration, period=self.lease_retry_period, margin=self.lease_margin)
+    def rules(self) -> Iterable[Rule]:
+        return (*_rules(self), *serving(self))
 
 
-def _contradictions(s: ElectSettings) -> list[str]:
+def _rules(s: ElectSettings) -> list[Rule]:
     url = urlsplit(s.health)
-    rules = [
+    return [
         (bool(s.leases), "no Lease is named: write --lease NAME or SOLOIST_LEASE, one name for each thing to be done by one replica."),
         (len(s.leases) <= MOST_LEASES, f"{len(s.leases)} Leases are named: write at most {MOST_LEASES}; each is renewed on its own."),
         (len(set(s.leases)) == len(s.leases), "a Lease is named twice: name each once."),
@@ -76,7 +69,6 @@ def _contradictions(s: ElectSettings) -> list[str]:
             "both a database and a cluster are named: the Leases of all replicas are in one place, so leave out --kubeconfig and --context, or --database.",
         ),
         (0 <= s.api_port <= 65535, f"api-port is {s.api_port}: write 0 to 65535."),
-        (0 <= s.health_port <= 65535, f"health-port is {s.health_port}: write 0 to 65535."),
         (s.api_port == 0 or s.api_port != s.health_port, f"api-port and health-port are both {s.api_port}: write two."),
         (
             not s.health or (url.scheme in ("http", "https") and bool(url.hostname)),
@@ -84,9 +76,7 @@ def _contradictions(s: ElectSettings) -> list[str]:
         ),
         (s.health_period > 0, f"health-period is {s.health_period} s: write more than 0."),
         (s.health_failures >= 1, f"health-failures is {s.health_failures}: write 1 or more."),
-        (s.grace >= 0, f"grace is {s.grace} s: write 0 or more."),
     ]  # fmt: skip
-    return [sentence for holds, sentence in rules if not holds]
 
 
 def rows() -> list[Row]:

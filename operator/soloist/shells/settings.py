@@ -6,15 +6,15 @@ row names a flag of its own. ``rows`` is that table, for the command line to mak
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from soloist.domain.errors import ConfigError
 from soloist.domain.term import Timing
 from soloist.shells.parsing import Network, Row, gathered, setting, table
+from soloist.shells.settings_rules import Rule, Timed, launching, serving
 
 # ruff: noqa: RUF009 - setting() makes a dataclass field
 _TIMING = Timing()
@@ -34,7 +34,7 @@ class LogLevel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSettings:
+class ControllerSettings(Timed):
     """What one controller is told at its start. Times are seconds."""
 
     lease_name: str = setting("soloist", "name of the Lease; two installations in one namespace need two names")
@@ -83,33 +83,13 @@ class ControllerSettings:
     log_format: LogFormat = setting(LogFormat.JSON, "json (one object a line) or text")
     crash_at: str = setting("", "for tests only: STAGE:child or STAGE:both is killed there", flag=None)
 
-    def __post_init__(self) -> None:
-        _ = self.timing
-        for sentence in _contradictions(self):
-            raise ConfigError(sentence)
-
-    @property
-    def timing(self) -> Timing:
-        """The lease's times, held against each other."""
-        return Timing(lease=self.lease_duration, period=self.lease_retry_period, margin=self.lease_margin)
+    def rules(self) -> Iterable[Rule]:
+        return (*launching(self), *serving(self), *_rules(self))
 
 
-def _contradictions(s: ControllerSettings) -> list[str]:
-    rules = [
-        (
-            0 < s.record_ahead <= min(2.0, s.claim_ahead),
-            f"record-ahead is {s.record_ahead} s: write more than 0, at most 2 and at most claim-ahead ({s.claim_ahead} s).",
-        ),
-        (s.claim_ahead <= 60, f"claim-ahead is {s.claim_ahead} s: write at most 60."),
-        (s.relist > 0, f"relist is {s.relist} s: write more than 0."),
+def _rules(s: ControllerSettings) -> list[Rule]:
+    return [
         (s.measure_queues > 0, f"measure-queues is {s.measure_queues} s: write more than 0."),
-        (
-            s.staleness_limit > s.relist,
-            f"staleness-limit is {s.staleness_limit} s, not longer than relist ({s.relist} s):"
-            " every pause between two lists would stop all launches; write more.",
-        ),
-        (s.grace >= 0, f"grace is {s.grace} s: write 0 or more."),
-        (0 <= s.health_port <= 65535, f"health-port is {s.health_port}: write 0 to 65535."),
         (
             not s.external_metrics
             or (1 <= s.external_metrics_port <= 65535 and s.external_metrics_port != s.health_port),
@@ -127,7 +107,6 @@ def _contradictions(s: ControllerSettings) -> list[str]:
             f"SOLOIST_CRASH_AT is {s.crash_at!r}: write STAGE:child or STAGE:both, or leave it away.",
         ),
     ]
-    return [sentence for holds, sentence in rules if not holds]
 
 
 def is_name(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Settings of ``soloist standalone``: the same kind of table, with the controller's and the worker's names where they mean the same."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from soloist.domain.errors import ConfigError
 from soloist.domain.term import Timing
 from soloist.shells.parsing import Network, Row, gathered, setting, table
 from soloist.shells.settings import LogFormat, LogLevel, is_name
+from soloist.shells.settings_rules import Rule, Timed, launching, serving
 
 # ruff: noqa: RUF009 - setting() makes a dataclass field
 _TIMING = Timing()
@@ -19,7 +20,7 @@ NEITHER = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandaloneSettings:
+class StandaloneSettings(Timed):
     """What one process is told at its start. Times are seconds."""
 
     files: tuple[str, ...] = setting(
@@ -67,15 +68,8 @@ class StandaloneSettings:
     log_format: LogFormat = setting(LogFormat.JSON, "json (one object a line) or text")
     crash_at: str = setting("", "for tests only: STAGE:child or STAGE:both is killed there", flag=None)
 
-    def __post_init__(self) -> None:
-        _ = self.timing
-        for sentence in _contradictions(self):
-            raise ConfigError(sentence)
-
-    @property
-    def timing(self) -> Timing:
-        """The lease's times, held against each other."""
-        return Timing(lease=self.lease_duration, period=self.lease_retry_period, margin=self.lease_margin)
+    def rules(self) -> Iterable[Rule]:
+        return (*_rules(self), *launching(self), *serving(self))
 
     @property
     def folder(self) -> Path:
@@ -101,19 +95,12 @@ def load(flags: Mapping[str, Any], env: Mapping[str, str]) -> StandaloneSettings
     return StandaloneSettings(**gathered(rows(), flags, env))
 
 
-def _contradictions(s: StandaloneSettings) -> list[str]:
-    rules = [
+def _rules(s: StandaloneSettings) -> list[Rule]:
+    return [
         (bool(s.files), "file is missing: write -f DIR or -f FILE, a folder or a manifest with ScheduledJobs and WorkQueues."),
         (bool(s.database) or s.embedded, NEITHER),
         (not (s.database and s.embedded), "database and embedded are two databases: write one of the two."),
         (not s.data or s.embedded, "data is the folder of an embedded database: write --embedded too, or leave it out."),
-        (0 < s.record_ahead <= min(2.0, s.claim_ahead), f"record-ahead is {s.record_ahead} s: write more than 0, at most 2 and at most claim-ahead ({s.claim_ahead} s)."),
-        (s.claim_ahead <= 60, f"claim-ahead is {s.claim_ahead} s: write at most 60."),
-        (s.relist > 0, f"relist is {s.relist} s: write more than 0."),
-        (s.staleness_limit > s.relist, f"staleness-limit is {s.staleness_limit} s, not longer than relist ({s.relist} s): every pause between two looks would stop all launches; write more."),
-        (s.grace >= 0, f"grace is {s.grace} s: write 0 or more."),
-        (0 <= s.health_port <= 65535, f"health-port is {s.health_port}: write 0 to 65535."),
         (s.max_http_runs >= 1, f"max-http-runs is {s.max_http_runs}: write 1 or more."),
         *((is_name(name), f"lease-name is {name!r}: write a name of a-z, 0-9, '-' and '.'.") for name in (s.lease_name, s.lease_namespace)),
     ]  # fmt: skip
-    return [sentence for holds, sentence in rules if not holds]

@@ -1,18 +1,18 @@
 """Settings of a worker: the same kind of table as the controller's, with the same names where the meaning is the same."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from soloist.domain.errors import ConfigError
 from soloist.shells.parsing import Network, Row, gathered, setting, table
 from soloist.shells.settings import LogFormat, LogLevel, is_name
+from soloist.shells.settings_rules import Checked, Rule, serving
 
 # ruff: noqa: RUF009 - setting() makes a dataclass field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
+class WorkerSettings(Checked):
     """What one worker is told at its start. Times are seconds."""
 
     files: tuple[str, ...] = setting(
@@ -54,9 +54,8 @@ class WorkerSettings:
     log_level: LogLevel = setting(LogLevel.INFO, "debug, info, warning or error")
     log_format: LogFormat = setting(LogFormat.JSON, "json (one object a line) or text")
 
-    def __post_init__(self) -> None:
-        for sentence in _contradictions(self):
-            raise ConfigError(sentence)
+    def rules(self) -> Iterable[Rule]:
+        return (*serving(self), *_rules(self))
 
 
 def rows() -> list[Row]:
@@ -69,11 +68,9 @@ def load(flags: Mapping[str, Any], env: Mapping[str, str]) -> WorkerSettings:
     return WorkerSettings(**gathered(rows(), flags, env))
 
 
-def _contradictions(s: WorkerSettings) -> list[str]:
-    rules = [
-        (s.grace >= 0, f"grace is {s.grace} s: write 0 or more."),
+def _rules(s: WorkerSettings) -> list[Rule]:
+    return [
         (s.staleness_limit >= 100, f"staleness-limit is {s.staleness_limit} s: write 100 or more, a quiet watch may be silent for 70."),
-        (0 <= s.health_port <= 65535, f"health-port is {s.health_port}: write 0 to 65535."),
         (not s.database or bool(s.files), "database is for WorkQueues out of files: write --file too, or a Secret for each WorkQueue."),
         (not (s.files and s.namespaces), "namespace is for WorkQueues on the API server: with --file, leave it out."),
         *(
@@ -81,4 +78,3 @@ def _contradictions(s: WorkerSettings) -> list[str]:
             for name in s.namespaces
         ),
     ]  # fmt: skip
-    return [sentence for holds, sentence in rules if not holds]
