@@ -6,6 +6,7 @@ other share a crew, one job for each.
 
 from __future__ import annotations
 
+import http.client
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.faults import (
     BAD_GATEWAY,
     EMPTY,
+    FORBIDDEN,
     TOO_MANY,
     UNAVAILABLE,
     DropReply,
@@ -32,6 +34,7 @@ from tests.cluster.faults import (
     Truncate,
 )
 from tests.cluster.fixtures import Namespace
+from tests.cluster.free_ports import free_ports
 from tests.cluster.https_proxy import HttpsProxy
 
 pytestmark = pytest.mark.cluster
@@ -190,6 +193,35 @@ def test_an_edit_behind_a_dead_watch_is_seen_at_the_next_record(
         rule.remove()
     check(crew, backend, "edited", "/edited")
     audit(crew, backend, "suspended", path="/suspended")
+
+
+def test_a_replica_whose_watch_never_comes_up_is_not_ready_and_says_so(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    """Its lists are answered, so it leads and launches all the same."""
+    (port,) = free_ports(1)
+    refused = https_proxy.on("GET", JOB_WATCH, FORBIDDEN)
+    crew.job("listed", schedule="@every 1s", http={"url": backend.url("/listed")})
+    crew.start("a", server=https_proxy.server, SOLOIST_HEALTH_PORT=str(port))
+    goes_on(backend, "/listed")
+    refused.wait(2, SOON)
+    code, said = probed(port)
+    assert code == 503
+    assert "ok   cache: 1 jobs are known" in said
+    assert "FAIL watch: no watch of the jobs has come up yet" in said
+    refused.remove()
+    crew.wait(lambda: probed(port)[0] == 200, what="it is ready when the watch is up", timeout=SOON)
+
+
+def probed(port: int) -> tuple[int, str]:
+    """The code and the text of /readyz."""
+    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        asked.request("GET", "/readyz")
+        answer = asked.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        asked.close()
 
 
 # ---- Replies that are lost, and answers that make no sense

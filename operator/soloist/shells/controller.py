@@ -71,9 +71,9 @@ class Controller:
             loop.add_signal_handler(number, self._stopping.set)
         async with AsyncExitStack() as stack:
             self._build(stack)
-            ready = {"cache": self._knowledge.is_filled, "fresh": self._is_fresh}
+            ready = self._knowledge.age.ready()
             if self._settings.external_metrics:
-                external = ExternalMetrics(self._settings, self._clock, self._quiet)
+                external = ExternalMetrics(self._settings, self._clock, self._quiet, notice=self._notice)
                 stack.push_async_callback(external.close)
                 ready["external metrics"] = external.is_served
                 self._tasks.spawn(external.run())
@@ -81,7 +81,7 @@ class Controller:
                 health_server(
                     address=self._settings.health_address,
                     port=self._settings.health_port,
-                    alive={"elector": self._leadership.candidacy.lives, "kopf": self._knowledge.follows},
+                    alive={"elector": self._leadership.candidacy.lives, "kopf": self._knowledge.age.follows},
                     ready=ready,
                     registry=self._metrics.registry,
                 )
@@ -147,7 +147,7 @@ class Controller:
             report=report,
             clock=clock,
             term=term,
-            fresh=self._knowledge.fresh,
+            fresh=self._knowledge.age.fresh,
             on_stop=self._leadership.candidacy.end,
             stage=stage,
             pace=Pace(claim_ahead=settings.claim_ahead, record_ahead=settings.record_ahead),
@@ -166,6 +166,3 @@ class Controller:
         await self._tasks.close()
         await self._knowledge.stop()
         return ExitCode.DONE
-
-    def _is_fresh(self) -> tuple[bool, str]:
-        return self._knowledge.is_fresh(leads=self._leadership.candidacy.term() is not None)

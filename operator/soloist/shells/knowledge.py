@@ -17,8 +17,9 @@ from soloist.adapters.kube.store import RUNS, KubeStore
 from soloist.adapters.kube.watch import Watch
 from soloist.domain.term import Term
 from soloist.loops.cache import Cache, Key
-from soloist.loops.keeper import NEVER, Keeper
+from soloist.loops.keeper import Keeper
 from soloist.ports import Report
+from soloist.shells.freshness import Followed, Freshness
 from soloist.shells.settings import ControllerSettings
 
 _log = logging.getLogger("soloist.controller")
@@ -38,7 +39,6 @@ class Knowledge:
         report: Report,
         wake: Callable[[Key], None],
     ) -> None:
-        self._limit, self._clock, self._born = settings.staleness_limit, clock, clock.boottime()
         self.cache = Cache()
         self.job_watch = JobWatch(quiet, boottime=clock.boottime, namespaces=settings.namespaces)
         self._keeper = Keeper(
@@ -58,6 +58,14 @@ class Knowledge:
             boottime=clock.boottime,
             namespaces=settings.namespaces,
         )
+        self.age = Freshness(
+            self._keeper,
+            self.cache,
+            clock,
+            limit=settings.staleness_limit,
+            jobs=Followed(heard=lambda: self._kopf.heard, watched=lambda: self._kopf.watched),
+            runs=Followed(heard=lambda: self._runs_watch.heard, watched=lambda: self._runs_watch.watched),
+        )
 
     def start(self) -> Coroutine[Any, Any, None]:
         """Follow the ScheduledJobs; what is returned is to be run for ever."""
@@ -74,26 +82,5 @@ class Knowledge:
         """
         await self._keeper.relist_jobs()
         await self._keeper.relist_runs()
+        self.age.begin_term()
         return [self._runs_watch.run(), self.job_watch.run()]
-
-    def fresh(self) -> bool:
-        jobs = max(self._keeper.jobs_listed, self._kopf.heard)
-        runs = max(self._keeper.runs_listed, self._runs_watch.heard)
-        return self._clock.boottime() - min(jobs, runs) < self._limit
-
-    def follows(self) -> tuple[bool, str]:
-        """For /healthz: whether the ScheduledJobs are being followed at all."""
-        limit = 2 * self._limit
-        age = self._clock.boottime() - max(self._keeper.jobs_listed, self._kopf.heard, self._born)
-        return age < limit, f"ScheduledJobs were last heard of {age:.0f} s ago (limit {limit:.0f} s)"
-
-    def is_fresh(self, *, leads: bool) -> tuple[bool, str]:
-        """For /readyz: a leader whose term has begun must not be too old."""
-        fresh = self.fresh()
-        begun = leads and self._keeper.runs_listed > NEVER
-        return not begun or fresh, "what this leader knows is fresh" if fresh else "a follower, or too old"
-
-    def is_filled(self) -> tuple[bool, str]:
-        """For /readyz: whether the first list is through."""
-        filled = self._keeper.jobs_listed > NEVER
-        return filled, f"{len(self.cache)} ScheduledJobs are known" if filled else "the first list is not through"

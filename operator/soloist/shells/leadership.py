@@ -19,6 +19,7 @@ from soloist.loops.cache import Cache
 from soloist.loops.scheduler import Scheduler
 from soloist.shells.candidacy import Candidacy, Told
 from soloist.shells.child import crash
+from soloist.shells.freshness import Freshness
 from soloist.shells.tasks import Tasks
 from soloist.shells.telemetry import Metrics
 
@@ -48,7 +49,8 @@ class Knows(Protocol):
     async def begin_term(self, term: Term) -> list[Coroutine[Any, Any, Any]]:
         """Make it whole for a term; then what is to be run for ever. Raises SoloistError; it is asked again then."""
 
-    def fresh(self) -> bool: ...
+    @property
+    def age(self) -> Freshness: ...
 
 
 class Leadership:
@@ -133,7 +135,7 @@ class Leadership:
         """Nothing is launched on a cache that is too old; that must not go unsaid."""
         told = False
         while True:
-            fresh = self._knowledge.fresh()
+            fresh = self._knowledge.age.fresh()
             if not fresh and not told:
                 limit = self._settings.staleness_limit
                 sentence = (

@@ -20,8 +20,9 @@ from soloist.domain.errors import SoloistError
 from soloist.domain.manifest_plan import Plan
 from soloist.domain.term import Term
 from soloist.loops.cache import Cache, Key
-from soloist.loops.keeper import NEVER, Keeper
+from soloist.loops.keeper import Keeper
 from soloist.ports import Raw, Report
+from soloist.shells.freshness import Followed, Freshness
 from soloist.shells.standalone_settings import StandaloneSettings
 
 _log = logging.getLogger("soloist.standalone")
@@ -44,7 +45,6 @@ class RowKnowledge:
         planned: Callable[[list[Raw]], Plan],
         wake: Callable[[Key], None],
     ) -> None:
-        self._limit, self._clock, self._born = settings.staleness_limit, clock, clock.boottime()
         self._store, self._planned = store, planned
         self.cache = Cache()
         self._specs = RowSpecs(database, shard=store.shard, writer=store.writer)
@@ -58,6 +58,8 @@ class RowKnowledge:
             gap=self._gap,
             boottime=clock.boottime,
         )
+        looked = Followed(heard=lambda: self._changes.heard, watched=lambda: self._changes.heard)
+        self.age = Freshness(self._keeper, self.cache, clock, limit=settings.staleness_limit, jobs=looked, runs=looked)
         self._epoch: int | None = None
         self._looked_at: InEffect | None = None
         self._files_changed, self._runs_gap = asyncio.Event(), asyncio.Event()
@@ -78,23 +80,8 @@ class RowKnowledge:
         await self._apply(term.epoch, anyway=True)
         await self._keeper.relist_jobs()
         await self._keeper.relist_runs()
+        self.age.begin_term()
         return [self._follow_run_gaps()]
-
-    def fresh(self) -> bool:
-        jobs = max(self._keeper.jobs_listed, self._changes.heard)
-        runs = max(self._keeper.runs_listed, self._changes.heard)
-        return self._clock.boottime() - min(jobs, runs) < self._limit
-
-    def follows(self) -> tuple[bool, str]:
-        """For /healthz: whether the database is being listened to at all."""
-        limit = 2 * self._limit
-        age = self._clock.boottime() - max(self._keeper.jobs_listed, self._changes.heard, self._born)
-        return age < limit, f"jobs were last heard of {age:.0f} s ago (limit {limit:.0f} s)"
-
-    def is_filled(self) -> tuple[bool, str]:
-        """For /readyz: whether the first list is through."""
-        filled = self._keeper.jobs_listed > NEVER
-        return filled, f"{len(self.cache)} jobs are known" if filled else "the first list is not through"
 
     async def _apply(self, epoch: int, *, anyway: bool = False) -> None:
         plan = self._planned((await self._store.list_jobs()).items)

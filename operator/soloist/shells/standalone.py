@@ -88,11 +88,11 @@ class Standalone:
                     port=self._settings.health_port,
                     alive={
                         "elector": self._leadership.candidacy.lives,
-                        "rows": self._knowledge.follows,
+                        "rows": self._knowledge.age.follows,
                         "loops": self._work.loops_turn,
                     },
                     ready={
-                        "jobs": self._knowledge.is_filled,
+                        **self._knowledge.age.ready(),
                         "queues": self._work.are_known,
                         "files": self._files_are_taken,
                         "database": self._place.standing,
@@ -146,7 +146,7 @@ class Standalone:
             report=report,
             clock=clock,
             term=leadership.candidacy.term,
-            fresh=self._knowledge.fresh,
+            fresh=self._knowledge.age.fresh,
             on_stop=leadership.candidacy.end,
             stage=leadership.stage,
             pace=Pace(claim_ahead=settings.claim_ahead, record_ahead=settings.record_ahead),

@@ -187,6 +187,24 @@ def test_a_position_that_is_gone_is_a_new_list(
     run(body)
 
 
+def test_a_list_is_a_word_of_the_server_but_no_watch(
+    access: AccessTo, path: str, people: People, https_proxy: HttpsProxy
+) -> None:
+    async def body() -> None:
+        refused = https_proxy.on("GET", "watch=true", faults.FORBIDDEN)
+        async with following(access(server=https_proxy.server), path) as it:
+            await it.until(lambda: it.lists == 2)
+            assert it.watch.heard > it.watch.watched == float("-inf")
+            refused.remove()
+            await people.create("a")
+            await it.until(lambda: any(name == "a" for _, name, _ in it.told) or it.lists > 2)
+            async with asyncio.timeout(SECONDS):
+                while it.watch.watched == float("-inf"):
+                    await asyncio.sleep(0.02)
+
+    run(body)
+
+
 def test_a_server_that_closes_at_once_is_not_asked_in_a_hot_loop(
     access: AccessTo, path: str, people: People, https_proxy: HttpsProxy
 ) -> None:

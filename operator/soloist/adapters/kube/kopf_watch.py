@@ -16,12 +16,12 @@ from typing import Any
 import aiohttp
 import kopf
 
-from soloist.adapters.kube.answers import NotFound
-from soloist.adapters.kube.api import KubeApi, open_session
+from soloist.adapters.kube.api import open_session
 from soloist.adapters.kube.config import Access
+from soloist.adapters.kube.served import check_served
 from soloist.adapters.kube.status_echoes import WithoutEchoes
 from soloist.adapters.kube.store import GROUP, JOBS, VERSION, path_of, slim
-from soloist.domain.errors import PermanentError, TransientError
+from soloist.domain.errors import TransientError
 from soloist.ports import Raw
 
 DEAD_AFTER_WINDOWS = 3
@@ -50,6 +50,7 @@ class KopfWatch:
         self._boottime, self._namespaces, self._window = boottime, tuple(namespaces), window
         paths = [path_of(JOBS, namespace) for namespace in self._namespaces or (None,)]
         self._heard: dict[str, float] = dict.fromkeys(paths, float("-inf"))
+        self._watched = dict(self._heard)
         self._listed: set[str] = set()
         self._known: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
@@ -61,6 +62,11 @@ class KopfWatch:
     @property
     def heard(self) -> float:
         return min(self._heard.values())
+
+    @property
+    def watched(self) -> float:
+        """The same of watches alone: -inf until each namespace has one."""
+        return min(self._watched.values())
 
     def start(self) -> None:
         """Begin, from within the loop that is to be told."""
@@ -89,7 +95,7 @@ class KopfWatch:
         while not stopped.done():
             began = self._boottime()
             try:
-                await self._check_served()
+                await check_served(self._access, JOBS)
                 await self._watch_once(stopped, began)
                 error: BaseException | None = None
             except Exception as problem:  # noqa: BLE001 - whatever ended kopf, it must not end the watching
@@ -102,19 +108,6 @@ class KopfWatch:
                 "the watch of ScheduledJobs ended; starting it again", extra={"error": repr(error), "in": wait}
             )
             await asyncio.wait({stopped}, timeout=wait)
-
-    async def _check_served(self) -> None:
-        """kopf would wait for ever, saying nothing, for a kind that is not there when it starts."""
-        api = KubeApi(self._access, connections=1)
-        missing = PermanentError(f"the API server serves no {JOBS}.{GROUP}/{VERSION}: apply the CRDs of this version.")
-        try:
-            found = await api.request("GET", f"/apis/{GROUP}/{VERSION}")
-        except NotFound as error:
-            raise missing from error
-        finally:
-            await api.close()
-        if not any(resource.get("name") == JOBS for resource in found.get("resources", ())):
-            raise missing
 
     async def _watch_once(self, stopped: asyncio.Task[Any], began: float) -> None:
         """Run kopf until it ends, is to stop, or is silent for too long."""
@@ -174,6 +167,7 @@ class KopfWatch:
             return
         self._heard[path] = self._boottime()
         if "watch" in request.url.query:
+            self._watched[path] = self._boottime()
             response.content = WithoutEchoes(response.content, self._known)  # type: ignore[assignment]
             return
         if path in self._listed:

@@ -57,14 +57,20 @@ class Watch:
         self._quiet = quiet
         self._waits = (first_wait, longest_wait)
         self._heard: dict[str, float] = dict.fromkeys(paths, float("-inf"))
+        self._watched = dict(self._heard)
         self._position: dict[str, str] = {}
         self._listing = asyncio.Lock()
         self._listed = (float("-inf"), "")
 
     @property
     def heard(self) -> float:
-        """CLOCK_BOOTTIME of the last line on the stream that has been silent the longest; -inf before the first."""
+        """CLOCK_BOOTTIME of the last line, or list, of the path that has been silent the longest; -inf before the first."""
         return min(self._heard.values(), default=float("-inf"))
+
+    @property
+    def watched(self) -> float:
+        """The same of lines alone: -inf until a stream stands for each path."""
+        return min(self._watched.values(), default=float("-inf"))
 
     async def run(self) -> NoReturn:
         """Follow until cancelled. Whatever goes wrong with the server is logged once and tried again."""
@@ -123,7 +129,7 @@ class Watch:
         useful = False
         async with aclosing(self._api.lines(path, query, quiet=self._quiet, total=window + self._quiet)) as lines:
             async for line in lines:
-                self._heard[path] = self._boottime()
+                self._heard[path] = self._watched[path] = self._boottime()
                 if not line:
                     continue
                 kind, obj = _parse(path, line)

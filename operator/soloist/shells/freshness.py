@@ -1,0 +1,78 @@
+"""How old that is which a process knows of jobs and runs, for those who ask: a launch, and the probes.
+
+Lists keep what is known from growing old even where no watch ever comes up; but then a change is seen minutes after it
+was made. So a replica counts as ready only while its watches have been up. A process leads once, and ends with its term.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from soloist.loops.cache import Cache
+from soloist.loops.keeper import NEVER, Keeper
+from soloist.ports import Clock
+from soloist.shells.health import Check
+
+UNWATCHED = 300.0
+"""Seconds without a watch that may pass. One that is up is renewed, or brings a bookmark, each minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """One kind of object: the CLOCK_BOOTTIME of the last word on it, and of the last that was not a list's. NEVER: none yet."""
+
+    heard: Callable[[], float]
+    watched: Callable[[], float]
+
+
+class Freshness:
+    """``limit`` in seconds: nothing is launched on what is older."""
+
+    def __init__(
+        self, keeper: Keeper, cache: Cache, clock: Clock, *, limit: float, jobs: Followed, runs: Followed
+    ) -> None:
+        self._keeper, self._cache, self._clock, self._limit = keeper, cache, clock, limit
+        self._jobs, self._runs = jobs, runs
+        self._born, self._led_from = clock.boottime(), NEVER
+
+    def begin_term(self) -> None:
+        """Runs are known and followed from now on."""
+        self._led_from = self._clock.boottime()
+
+    def fresh(self) -> bool:
+        """Whether it may be acted on."""
+        runs = max(self._keeper.runs_listed, self._runs.heard())
+        return self._clock.boottime() - min(self._jobs_heard(), runs) < self._limit
+
+    def follows(self) -> tuple[bool, str]:
+        """For /healthz: whether the jobs are being followed at all."""
+        limit = 2 * self._limit
+        age = self._clock.boottime() - max(self._jobs_heard(), self._born)
+        return age < limit, f"jobs were last heard of {age:.0f} s ago (limit {limit:.0f} s)"
+
+    def ready(self) -> dict[str, Check]:
+        """For /readyz."""
+        return {"cache": self._is_filled, "fresh": self._is_fresh, "watch": self._is_watched}
+
+    def _is_filled(self) -> tuple[bool, str]:
+        filled = self._keeper.jobs_listed > NEVER
+        return filled, f"{len(self._cache)} jobs are known" if filled else "the first list is not through"
+
+    def _is_fresh(self) -> tuple[bool, str]:
+        fresh = self.fresh()
+        leads = self._led_from > NEVER
+        return not leads or fresh, "what this leader knows is fresh" if fresh else "a follower, or too old"
+
+    def _is_watched(self) -> tuple[bool, str]:
+        jobs = self._jobs.watched()
+        if jobs == NEVER:
+            return False, "no watch of the jobs has come up yet: may this account watch them?"
+        # Of a follower the runs are not asked for; a leader's watch of them comes up after its term has begun.
+        runs = max(self._led_from, self._runs.watched()) if self._led_from > NEVER else jobs
+        kind, since = min(("jobs", jobs), ("runs", runs), key=lambda each: each[1])
+        age = self._clock.boottime() - since
+        if age >= UNWATCHED:
+            return False, f"no watch of the {kind} has been up for {age:.0f} s (limit {UNWATCHED:.0f} s)"
+        return True, "changes are heard of as they come"
+
+    def _jobs_heard(self) -> float:
+        return max(self._keeper.jobs_listed, self._jobs.heard())
