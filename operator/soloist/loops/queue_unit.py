@@ -121,7 +121,6 @@ class QueueUnit:
         self._name, self._opener = name, opener
         self._clock, self._report, self._drawn = clock, report, drawn
         self._loops: Loops | None = None
-        self._opening_since = clock.boottime()
         self._task = asyncio.create_task(self._run())
 
     @property
