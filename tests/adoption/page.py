@@ -23,6 +23,7 @@ from tests.adoption.backend_process import EXAMPLES, OFFLINE
 from tests.cluster.binaries import locate
 from tests.cluster.fixtures import Namespace
 from tests.docs.pages import ROOT
+from tests.postgres.programs import postgres_programs
 
 HEADING = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)
 COMMANDS = re.compile(r"^ *```sh\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
@@ -53,7 +54,7 @@ def steps(page: Path) -> list[Step]:
 
 
 class Reader:
-    """Follows one page in a shell that has kubectl (in ``namespace``, if there is one), psql's variables, soloist, node and npm."""
+    """Follows one page in a shell that has soloist, node and npm, kubectl (in ``namespace``, if there is one) and, with a DATABASE_URL, psql."""
 
     def __init__(
         self, example: str, folder: Path, namespace: Namespace | None = None, *, put: dict[str, str] | None = None, **env: str
@@ -72,6 +73,8 @@ class Reader:
             (programs / "kubectl").symlink_to(locate()["kubectl"])
             config = namespace.cluster.kubeconfig(self.root / "kubeconfig", namespace=namespace.name)
             self.env["KUBECONFIG"] = str(config)
+        if "DATABASE_URL" in env:
+            (programs / "psql").symlink_to(postgres_programs() / "psql")
         self.env["PATH"] = f"{programs}{os.pathsep}{self.env['PATH']}"
 
     def _copy(self, example: str, put: dict[str, str]) -> None:
@@ -80,7 +83,7 @@ class Reader:
             if each.name != "examples":
                 (self.root / "manifests" / each.name).symlink_to(each)
         shutil.copytree(EXAMPLES / example, self.example, ignore=shutil.ignore_patterns("node_modules", "generated"))
-        files = {path: path.read_text(encoding="utf-8") for path in self.example.glob("*.yaml")}
+        files = {path: path.read_text(encoding="utf-8") for path in self.example.rglob("*.yaml")}
         for old, new in put.items():
             assert any(old in text for text in files.values()), f"{old!r} stands in no YAML file of {example}"
             files = {path: text.replace(old, new) for path, text in files.items()}
