@@ -10,6 +10,7 @@ before each effect, is what holds.
 """
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -140,6 +141,7 @@ def _prctl(option: int, value: int) -> None:
 def main() -> None:
     die_with_parent()
     die_on_alarm()
+    gc.disable()  # a tenth of what imports take, for nothing; the command turns it on again (see garbage)
     from soloist.shells.cli import cli
 
     cli.main(args=sys.argv[1:], prog_name="soloist")

@@ -28,7 +28,6 @@ from soloist.loops.launchers import Launchers
 from soloist.loops.scheduler import Pace, Scheduler
 from soloist.shells.candidacy import Candidacy
 from soloist.shells.child import PARENT_VARIABLE, ExitCode
-from soloist.shells.external_metrics import ExternalMetrics
 from soloist.shells.garbage import collect_seldom
 from soloist.shells.health import health_server
 from soloist.shells.knowledge import Knowledge
@@ -73,6 +72,8 @@ class Controller:
             self._build(stack)
             ready = self._knowledge.age.ready()
             if self._settings.external_metrics:
+                from soloist.shells.external_metrics import ExternalMetrics
+
                 external = ExternalMetrics(self._settings, self._clock, self._quiet, notice=self._notice)
                 stack.push_async_callback(external.close)
                 ready["external metrics"] = external.is_served

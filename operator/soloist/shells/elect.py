@@ -5,7 +5,6 @@ gives back whatever is held. What it answers is in ``elect_api``, what it holds 
 """
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -15,12 +14,12 @@ from contextlib import AsyncExitStack
 from prometheus_client import CollectorRegistry
 
 from soloist.adapters.clock import SystemClock
-from soloist.adapters.kube.config import Access
 from soloist.shells.application import STARTING, Application
 from soloist.shells.child import Beat, ExitCode
 from soloist.shells.elect_api import ElectApi
 from soloist.shells.elect_settings import ElectSettings
 from soloist.shells.elect_telemetry import ElectMetrics
+from soloist.shells.garbage import collect
 from soloist.shells.health import Check, health_server
 from soloist.shells.own_pod import pod_name
 from soloist.shells.seat import Seat
@@ -37,7 +36,7 @@ def run(settings: ElectSettings, command: Sequence[str]) -> int:
     """Until SIGTERM; the exit code."""
     start_logging(settings.log_level, settings.log_format)
     warn(os.environ, _log)
-    gc.freeze()
+    collect()
     return asyncio.run(Sidecar(settings, command).main())
 
 
@@ -104,6 +103,8 @@ class Sidecar:
             return lambda name: row_ground(
                 settings.database, namespace=settings.lease_namespace, name=name, timing=settings.timing
             )
+        from soloist.adapters.kube.config import Access
+
         access = Access.found(settings.kubeconfig or None, settings.context or None)
         return lambda name: kube_ground(access, namespace=settings.lease_namespace, name=name, timing=settings.timing)
 

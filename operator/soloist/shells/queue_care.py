@@ -7,10 +7,11 @@ from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.queue_status import KubeQueueStatuses
 from soloist.adapters.kube.queue_watch import QueueWatch
 from soloist.adapters.kube.secrets import KubeSecrets
-from soloist.adapters.postgres.queue_databases import SurveyedDatabases
 from soloist.domain.term import Term
+from soloist.loops.queue_care_ports import QueueDatabases
 from soloist.loops.queue_watching import QueueWatching
 from soloist.ports import Recorder, Report
+from soloist.shells.later import LaterDatabases
 from soloist.shells.queue_standing import StandingMetrics, StandingReporter
 from soloist.shells.settings import ControllerSettings
 from soloist.shells.telemetry import Metrics
@@ -31,9 +32,15 @@ def queue_care(
     """To be run from the beginning of a term on."""
     secrets = KubeSecrets(api, boottime=clock.boottime, keep=SECRETS_SECONDS)
     standing = StandingMetrics(metrics.registry)
+
+    def made() -> QueueDatabases:
+        from soloist.adapters.postgres.queue_databases import SurveyedDatabases
+
+        return SurveyedDatabases(secrets.read, boottime=clock.boottime)
+
     return QueueWatching(
         objects=QueueWatch(api, boottime=clock.boottime, namespaces=settings.namespaces),
-        databases=SurveyedDatabases(secrets.read, boottime=clock.boottime),
+        databases=LaterDatabases(made),
         statuses=KubeQueueStatuses(api),
         report=StandingReporter(standing, report, recorder if settings.events else None),
         clock=clock,

@@ -1,6 +1,7 @@
 """One elector with all that it needs to take part: an identity of its own, the Lease, and what wakes it. No more than wiring.
 
-What a change of the term does to the process is said by whoever stands: a controller ends, a sidecar stands again.
+What a change of the term does to the process is said by whoever stands: a controller ends, a sidecar stands again. What
+speaks to an API server, and to a database, is imported only by those whose Lease is there.
 """
 
 import os
@@ -9,16 +10,9 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from soloist.adapters.clock import SystemClock
-from soloist.adapters.kube.bounded import BoundedClient
-from soloist.adapters.kube.config import Access
-from soloist.adapters.kube.lease import LeaseClient
-from soloist.adapters.kube.lease_watch import LeaseWatches
-from soloist.adapters.postgres.row_lease import RowLease
-from soloist.adapters.postgres.row_lease_watch import RowLeaseWatch
-from soloist.adapters.postgres.url import database_url
 from soloist.domain.holder_pod import HolderPod, OwnPod
 from soloist.domain.lease import Raw
 from soloist.domain.standing import Candidate, identity_of
@@ -26,6 +20,9 @@ from soloist.domain.term import Term, Timing
 from soloist.loops.election_ports import Hooks, LeaseApi
 from soloist.loops.elector import Elector
 from soloist.shells.own_pod import pod_name
+
+if TYPE_CHECKING:
+    from soloist.adapters.kube.config import Access
 
 
 class Wakes(Protocol):
@@ -60,8 +57,12 @@ class Ground:
     connection: Callable[[], dict[str, Any]]
 
 
-def kube_ground(access: Access, *, namespace: str, name: str, timing: Timing) -> Ground:
+def kube_ground(access: "Access", *, namespace: str, name: str, timing: Timing) -> Ground:
     """A Lease on an API server."""
+    from soloist.adapters.kube.bounded import BoundedClient
+    from soloist.adapters.kube.lease import LeaseClient
+    from soloist.adapters.kube.lease_watch import LeaseWatches
+
     return Ground(
         namespace=namespace,
         name=name,
@@ -76,6 +77,10 @@ def kube_ground(access: Access, *, namespace: str, name: str, timing: Timing) ->
 
 def row_ground(database: str, *, namespace: str, name: str, timing: Timing) -> Ground:
     """A Lease in a row of the database at this URL."""
+    from soloist.adapters.postgres.row_lease import RowLease
+    from soloist.adapters.postgres.row_lease_watch import RowLeaseWatch
+    from soloist.adapters.postgres.url import database_url
+
     url = database_url(database)
     lease = RowLease(database, namespace=namespace, name=name)
     return Ground(
