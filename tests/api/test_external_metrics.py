@@ -6,6 +6,8 @@ import base64
 import http.client
 import json
 import ssl
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -87,19 +89,23 @@ class Stage:
             api.create(self.work.ours("workqueues"), body)
         self.shown.mkdir()
         self.show(self.signed("metrics"))
+        self.start("a", health=self.health, port=self.port, shown=self.shown)
+        self.crew.wait(lambda: ready(self.health), what="a is ready", timeout=PATIENCE)
+        self.aggregate()
+
+    def start(self, name: str, *, health: int, port: int, shown: Path) -> None:
+        """A controller that shows the certificate in that folder."""
         token = self.cluster.service_account_token("soloist", "soloist")
-        config = self.cluster.kubeconfig(self.folder / "rights", user="soloist", token=token)
+        config = self.cluster.kubeconfig(self.folder / f"{name}.rights", user="soloist", token=token)
         env = {
             "KUBECONFIG": str(config),
             "SOLOIST_NAMESPACE": "",
-            "SOLOIST_HEALTH_PORT": str(self.health),
+            "SOLOIST_HEALTH_PORT": str(health),
             "SOLOIST_EXTERNAL_METRICS": "true",
-            "SOLOIST_EXTERNAL_METRICS_PORT": str(self.port),
-            "SOLOIST_EXTERNAL_METRICS_CERTIFICATE": str(self.shown),
+            "SOLOIST_EXTERNAL_METRICS_PORT": str(port),
+            "SOLOIST_EXTERNAL_METRICS_CERTIFICATE": str(shown),
         }
-        self.crew.start("a", **FAST, **env)
-        self.crew.wait(lambda: ready(self.health), what="a is ready", timeout=PATIENCE)
-        self.aggregate()
+        self.crew.start(name, **FAST, **env)
 
     def aggregate(self) -> None:
         api = self.cluster.api()
@@ -126,11 +132,12 @@ class Stage:
     def signed(self, name: str) -> Pair:
         return signed(self.cluster.directory / "pki", name, f"/CN={name}", self.cluster.authority.ca, NAMES)
 
-    def show(self, made: Pair) -> None:
+    def show(self, made: Pair, folder: Path | None = None) -> None:
         """What the controller is to show from now on."""
+        folder = folder or self.shown
         for file, name in ((made.key, "tls.key"), (made.certificate, "tls.crt")):
-            (self.shown / f"{name}.new").write_bytes(file.read_bytes())
-            (self.shown / f"{name}.new").replace(self.shown / name)
+            (folder / f"{name}.new").write_bytes(file.read_bytes())
+            (folder / f"{name}.new").replace(folder / name)
 
     def get(self, path: str, user: str = "anna") -> Raw:
         found: Raw = self.cluster.api(user).get(ROOT + path)
@@ -307,6 +314,37 @@ def test_another_certificate_is_shown_without_a_restart(stage: Stage) -> None:
     until(lambda: stage.serial() != before, what="the new one is shown", timeout=PATIENCE)
     assert stage.value("soloist_queue_ready")
     assert stage.crew.members["a"].child() == pid
+
+
+def test_a_controller_without_a_certificate_says_so_and_serves_when_it_has_one(stage: Stage) -> None:
+    health, port = free_ports(2)
+    shown = stage.folder / "empty"
+    shown.mkdir()
+    stage.start("b", health=health, port=port, shown=shown)
+    sentence = f"{shown} must hold tls.crt and tls.key, and cannot be read"
+    until(lambda: sentence in not_ready(health), what="b says why it is not ready", timeout=PATIENCE)
+    events = stage.crew.namespace.path("events", group="events.k8s.io")
+
+    def told() -> list[Raw]:
+        return [each for each in stage.cluster.api().items(events) if each["reason"] == "ExternalMetricsUnavailable"]
+
+    event = until(told, what="an Event says so", timeout=PATIENCE)[0]
+    assert (event["type"], event["regarding"]["kind"], event["reportingInstance"]) == ("Warning", "Lease", "b")
+    assert sentence in event["note"]
+    stage.show(stage.signed("metrics-late"), shown)
+    until(lambda: ready(health), what="b is ready", timeout=PATIENCE)
+    assert len({event["note"] for event in told()}) == len(told()), "each sentence once"
+
+
+def not_ready(port: int) -> str:
+    """What /readyz says where it says no."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+            return ""
+    except urllib.error.HTTPError as answer:
+        return answer.read().decode()
+    except OSError:
+        return ""
 
 
 def test_its_rights_are_enough_and_each_is_used(stage: Stage) -> None:

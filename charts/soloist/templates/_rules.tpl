@@ -60,6 +60,19 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, watch]
+{{- if and .Values.events .Values.namespaces }}
+# What is about the Lease is told beside it.
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+{{- end -}}
+
+{{- define "soloist.deletionCostRules" -}}
+# Names of Pods are not known beforehand; the admission policy holds this to the worker's own Pod and one annotation of it.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [patch]
 {{- end -}}
 
 {{- define "soloist.keysRules" -}}

@@ -2,11 +2,12 @@
 
 What it goes by (its certificate, and whom the cluster trusts as its front proxy) is read again and again, and a change is
 taken over without a restart. While it cannot be read it serves on with what it knew; before it knew it, the replica is not
-ready and says why.
+ready. Either way the reason is on /readyz, in the log and in an Event, each time that it is another one.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,9 +31,12 @@ ANEW_SECONDS, AGAIN_SECONDS = 30.0, 2.0
 
 
 class ExternalMetrics:
-    """``run`` serves until it is cancelled; then ``close``."""
+    """``run`` serves until it is cancelled; then ``close``. ``notice`` is given a reason and a sentence for people."""
 
-    def __init__(self, settings: ControllerSettings, clock: SystemClock, api: KubeApi) -> None:
+    def __init__(
+        self, settings: ControllerSettings, clock: SystemClock, api: KubeApi, *, notice: Callable[[str, str], None]
+    ) -> None:
+        self._notice = notice
         self._delegation = Delegation(api)
         self._folder = Path(settings.external_metrics_certificate)
         self._server = TlsServer(address=settings.health_address, port=settings.external_metrics_port)
@@ -53,10 +57,15 @@ class ExternalMetrics:
                 await self._renew()
                 self._trouble = ""
             except SoloistError as error:
-                if str(error) != self._trouble:
-                    _log.warning("external metrics", extra={"sentence": str(error)})
-                self._trouble = str(error)
+                self._tell(str(error))
             await asyncio.sleep(AGAIN_SECONDS if self._trouble else ANEW_SECONDS)
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            so = "are not served" if self._goes_by is None else "are served by what was read earlier"
+            _log.warning("external metrics", extra={"sentence": trouble})
+            self._notice("ExternalMetricsUnavailable", f"External metrics {so}: {trouble}")
+        self._trouble = trouble
 
     def is_served(self) -> tuple[bool, str]:
         """For the readiness probe."""
