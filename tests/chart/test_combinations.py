@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.rendering import FULL, documents, of_kind, rendered
+from tests.chart.rendering import FULL, INSTALL, documents, of_kind, rendered
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
 
@@ -55,6 +55,7 @@ COMBINATIONS: dict[str, dict[str, Any]] = {
     "what may go out is named": {"networkPolicy": FULL_VALUES["networkPolicy"]},
     "external metrics": {"externalMetrics": {"enabled": True}},
     "external metrics of named namespaces": {"externalMetrics": {"enabled": True}, "namespaces": ["billing"]},
+    "workers that say what it costs to delete them": {"worker": {"podDeletionCost": True}},
     "watched over": {"monitoring": FULL_VALUES["monitoring"]},
     "an image by its digest, no user named": {"image": FULL_VALUES["image"], "runAsUser": None},
 }  # fmt: skip
@@ -86,6 +87,15 @@ def test_the_server_takes_a_combination(name: str, cluster: ControlPlane) -> Non
     dry_run = ("apply", "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts", "-f", "-")
     said = cluster.kubectl(*dry_run, stdin=yaml.safe_dump_all(found))
     assert len(said.splitlines()) == len(found)
+
+
+def test_the_manifest_for_those_without_helm_is_applied_as_the_readme_says(cluster: ControlPlane) -> None:
+    said = cluster.kubectl("apply", "--server-side", "-f", INSTALL)
+    found = documents(INSTALL.read_text(encoding="utf-8"))
+    assert len(said.splitlines()) == len(found)
+    # The kinds are the other tests' as well.
+    ours = [each for each in found if each["kind"] != "CustomResourceDefinition"]
+    cluster.kubectl("delete", "--wait=false", "-f", "-", stdin=yaml.safe_dump_all(ours))
 
 
 @pytest.mark.parametrize("name", ["the defaults", "all of it", "a migration", "an image by its digest, no user named"])

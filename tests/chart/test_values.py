@@ -20,9 +20,9 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 GIVEN_OTHERWISE = {
     "controller": {"kubeconfig", "context", "lease_namespace", "namespaces", "health_address", "health_port", "events", "crash_at",
                    "external_metrics", "external_metrics_port", "external_metrics_certificate"},
-    "worker": {"kubeconfig", "context", "files", "database", "namespaces", "health_address", "health_port"},
+    "worker": {"kubeconfig", "context", "files", "database", "namespaces", "health_address", "health_port", "pod_deletion_cost"},
 }  # fmt: skip
-"""The namespaces, Events and external metrics have values above both components; the rest follows from being in a Pod."""
+"""The namespaces, Events, external metrics and the deletion cost have values of their own; the rest follows from being in a Pod."""
 OWN = {"controller": {"lease_name": "", "grace": 35}, "worker": {}}
 """The Lease is named after the release, and the grace covers an http action's default time-out."""
 

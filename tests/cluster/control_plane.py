@@ -211,12 +211,12 @@ class ControlPlane:
             self.restart_api()
         return self.tokens[name]
 
-    def service_account_token(self, namespace: str, name: str, *, seconds: int = 3600) -> str:
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds},
-        }
+    def service_account_token(
+        self, namespace: str, name: str, *, seconds: int = 3600, bound: dict[str, str] | None = None
+    ) -> str:
+        """`bound` to a Pod (kind, apiVersion, name), as a kubelet asks for one."""
+        spec: dict[str, Any] = {"expirationSeconds": seconds, **({"boundObjectRef": bound} if bound else {})}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         answer = self.api().create(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", body)
         return str(answer["status"]["token"])
 

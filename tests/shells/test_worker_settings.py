@@ -32,6 +32,7 @@ def test_a_flag_outranks_the_environment_and_that_the_default() -> None:
         ({"staleness_limit": "60"}, "staleness-limit is 60.0 s: write 100 or more"),
         ({"database": "postgresql://x"}, "write --file too, or a Secret for each WorkQueue"),
         ({"files": ("a",), "namespaces": ("b",)}, "with --file, leave it out"),
+        ({"files": ("a",), "pod_deletion_cost": True}, "with --file, leave it out"),
         ({"namespaces": ("No_Name",)}, "namespace is 'No_Name': write a Kubernetes name"),
         ({"data_deny": ("10.0.0.1/8",)}, "--data-deny is '10.0.0.1/8': write a network"),
     ],

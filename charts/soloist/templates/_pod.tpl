@@ -70,9 +70,11 @@ spec:
       env:
         - name: POD_NAME
           valueFrom: {fieldRef: {fieldPath: metadata.name}}
-        {{- if eq .component "controller" }}
+        {{- if or (eq .component "controller") .root.Values.worker.podDeletionCost }}
         - name: POD_NAMESPACE
           valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+        {{- end }}
+        {{- if eq .component "controller" }}
         - name: POD_UID
           valueFrom: {fieldRef: {fieldPath: metadata.uid}}
         {{- end }}

@@ -132,6 +132,10 @@ class QueueUnit:
     def running(self) -> int:
         return self._loops.hand.running if self._loops is not None else 0
 
+    @property
+    def in_hand(self) -> int:
+        return len(self._loops.hand) if self._loops is not None else 0
+
     async def drain(self, seconds: float) -> None:
         """Within ``seconds`` and a little more. A database that does not answer is not waited for."""
         if self._loops is not None:

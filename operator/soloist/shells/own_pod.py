@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
+from soloist.domain.errors import ConfigError
 from soloist.domain.holder_pod import OwnPod
 from soloist.loops.election_ports import Clocks
 
@@ -35,6 +36,17 @@ def own_pod(env: Mapping[str, str], clock: Clocks, *, first: int, read: Callable
         container=env.get("POD_CONTAINER") or CONTAINER,
         started=clock.now() - timedelta(seconds=clock.boottime() - started),
     )
+
+
+def own_place(env: Mapping[str, str]) -> tuple[str, str]:
+    """Namespace and name of the Pod; ConfigError where it is not known."""
+    namespace, name = env.get("POD_NAMESPACE", ""), env.get("POD_NAME", "")
+    if not (namespace and name):
+        raise ConfigError(
+            "pod-deletion-cost is for a worker that knows its Pod: set POD_NAMESPACE and POD_NAME"
+            " from the downward API, or leave it out."
+        )
+    return namespace, name
 
 
 def pod_name() -> str:

@@ -89,6 +89,10 @@ class QueueWork:
         """How many queues are worked now, or are being opened."""
         return len(self._queues.units)
 
+    def in_hand(self) -> int:
+        """Claims of all queues whose outcome is not written yet."""
+        return sum(unit.in_hand for unit in self._queues.units.values())
+
     def loops_turn(self) -> tuple[bool, str]:
         """For /healthz."""
         now = self._clock.boottime()

@@ -20,12 +20,14 @@ from soloist.adapters.sealed import ReadKey, Sealed
 from soloist.domain.errors import PermanentError
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import DatabaseRef
+from soloist.loops.deletion_costs import DeletionCosts
 from soloist.loops.queue_ports import QueueSource
 from soloist.shells.child import ExitCode
 from soloist.shells.garbage import collect_seldom
 from soloist.shells.health import health_server
-from soloist.shells.own_pod import pod_name
+from soloist.shells.own_pod import own_place, pod_name
 from soloist.shells.queue_work import QueueWork
+from soloist.shells.tasks import Tasks
 from soloist.shells.telemetry import start_logging
 from soloist.shells.variables import warn
 from soloist.shells.worker_settings import WorkerSettings
@@ -52,6 +54,7 @@ class Worker:
         ProcessCollector(registry=self._registry)
         self._heard: Callable[[], float] = self._clock.boottime
         self._stopping = asyncio.Event()
+        self._costs: DeletionCosts | None = None
 
     async def main(self) -> int:
         loop = asyncio.get_running_loop()
@@ -71,11 +74,15 @@ class Worker:
             _log.info("started", extra={"health_port": port, "worker": pod_name()})
             following = loop.create_task(source.run(self._work.follow))
             following.add_done_callback(self._ended)
+            aside = Tasks()
+            if self._costs is not None:
+                aside.spawn(self._costs.run())
             await self._stopping.wait()
             _log.info("going away")
             following.remove_done_callback(self._ended)
             following.cancel()
             await self._work.close(self._settings.grace)
+            await aside.close()
         return ExitCode.DONE
 
     def _build(self, stack: AsyncExitStack) -> QueueSource:
@@ -94,6 +101,7 @@ class Worker:
     def _from_cluster(self, stack: AsyncExitStack) -> tuple[QueueSource, ReadKey]:
         from soloist.adapters.kube.api import KubeApi
         from soloist.adapters.kube.config import Access
+        from soloist.adapters.kube.pod_costs import cost_writer
         from soloist.adapters.kube.queue_watch import QueueWatch
         from soloist.adapters.kube.secrets import KubeSecrets
 
@@ -102,6 +110,10 @@ class Worker:
         stack.push_async_callback(api.close)
         watch = QueueWatch(api, boottime=boottime, namespaces=settings.namespaces)
         self._heard = lambda: watch.heard
+        if settings.pod_deletion_cost:
+            namespace, pod = own_place(os.environ)
+            write = cost_writer(api, namespace=namespace, pod=pod)
+            self._costs = DeletionCosts(lambda: self._work.in_hand(), write, clock=self._clock)
         return watch, KubeSecrets(api, boottime=boottime).read
 
     def _url_reader(self, read_key: ReadKey) -> Callable[[QueueName, DatabaseRef], Awaitable[Sealed]]:

@@ -38,6 +38,11 @@ class WorkerSettings(Checked):
         "seconds that running deliveries get at SIGTERM, the rest is put back; terminationGracePeriodSeconds is 5 more",
     )
 
+    pod_deletion_cost: bool = setting(
+        False,
+        "say on the worker's own Pod what it has in hand, so that a Deployment which shrinks takes idle ones first",
+    )
+
     http_allow: tuple[Network, ...] = setting(
         (), "network (CIDR) that a url in a spec may lead to in spite of the refused ones"
     )
@@ -72,6 +77,7 @@ def _rules(s: WorkerSettings) -> list[Rule]:
     return [
         (s.staleness_limit >= 100, f"staleness-limit is {s.staleness_limit} s: write 100 or more, a quiet watch may be silent for 70."),
         (not s.database or bool(s.files), "database is for WorkQueues out of files: write --file too, or a Secret for each WorkQueue."),
+        (not (s.files and s.pod_deletion_cost), "pod-deletion-cost is for a worker with an API server: with --file, leave it out."),
         (not (s.files and s.namespaces), "namespace is for WorkQueues on the API server: with --file, leave it out."),
         *(
             (is_name(name), f"namespace is {name!r}: write a Kubernetes name (a-z, 0-9 and '-').")
