@@ -18,7 +18,7 @@ SIDE_BY_SIDE := --dist loadfile
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo demo-cluster test test-long test-lowest adoption check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
+.PHONY: help demo demo-cluster demo-kind test test-long test-lowest adoption check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
 
 help: ## print these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ demo: $(READY) ## the main job in under a minute, without a cluster: three repli
 
 demo-cluster: $(READY) ## the main job on a real API server: two controllers, the leader killed, every tick once
 	@$(BIN)/python -m tests.demo
+
+demo-kind: $(READY) ## the same on kind, for those who have Docker, kind and kubectl: it makes a cluster of its own, and deletes it
+	@$(BIN)/python -m tests.demo --kind
 
 test: $(READY) ## all tests but those of adoption; TEST="tests/domain -k jitter" picks some
 ifneq ($(TEST),)
@@ -78,7 +81,7 @@ docs: $(READY) ## write the generated parts of docs/ again
 image: $(READY) ## build the container image; BASE=… is what it is built on, where it is not the Dockerfile's
 	@$(BIN)/python -m tests.e2e.image --base '$(BASE)' --tag '$(TAG)'
 
-e2e: $(READY) ## image and chart on a real node: leaders killed, workers scaled, an upgrade under load; needs root and Debian packages
+e2e: $(READY) ## image and chart on real nodes: leaders killed, workers scaled, an upgrade under load; on kind, or as root with Debian packages
 	@$(BIN)/python -m pytest -v -s $(or $(SCENES),$(sort $(wildcard tests/e2e/scene_*.py)))
 
 chart: $(READY) ## write the chart's CRDs, manifests/install.yaml and the golden rendering again

@@ -3,8 +3,8 @@
     with Node() as node:
         node.load(image.archive)                       # the kubelet pulls from nowhere
         node.kubectl(...); node.api() ...              # all of tests.cluster.ControlPlane
-        node.containers(pod="soloist-controller-…")    # [Container(id, pid)]: pids of this machine, to kill
-        node.kubelet.pause(); node.kubelet.resume()
+        node.kill(namespace, pod)                      # SIGKILL to a container
+        node.pause_kubelet(namespace, pod); node.resume_kubelet()
 
 It needs root, system packages, and the machine to itself: one node at a time, and no other kubelet. What an earlier one
 left that was killed is taken away first. What runs on this machine is reached from Pods at node_files.ADDRESS.
@@ -16,8 +16,8 @@ import base64
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,28 +31,26 @@ from tests.cluster.node_files import (
     HOST_BRIDGE,
     METRICS_PORT,
     NAME,
+    PODS,
     QUICK_AUTOSCALER,
     Servers,
     api_server,
     certificates,
 )  # fmt: skip
-from tests.cluster.node_images import pause_archive
+from tests.cluster.node_images import busybox_archive, pause_archive
 from tests.cluster.versions import Unavailable, cache
 
 START_TIMEOUT = 120.0
 LOCK = Path("/var/lock/soloist-node.lock")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """A running container: its id as in a Pod's status, without the scheme, and the pid of its PID 1."""
-
-    id: str
-    pid: int
-
-
 class Node(ControlPlane):
     """`with Node() as node:` …; Unavailable, with what to install or why not, where this machine cannot have one."""
+
+    address = ADDRESS
+    """Of this machine, as Pods reach it."""
+    networks = (PODS, f"{ADDRESS}/32")
+    """Where they come from."""
 
     def __init__(self) -> None:
         self._lock = _refuse_if_impossible()
@@ -164,6 +162,10 @@ class Node(ControlPlane):
         """Gives the kubelet the image of a docker archive."""
         self.ctr("images", "import", str(archive))
 
+    def load_busybox(self) -> None:
+        """What the examples name, where it cannot be pulled."""
+        self.load(busybox_archive())
+
     def ctr(self, *arguments: str) -> str:
         argv = [self._programs["ctr"], "-a", str(self._servers.socket), "-n", "k8s.io", *arguments]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -171,12 +173,29 @@ class Node(ControlPlane):
             raise RuntimeError(f"ctr {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
-    def container(self, namespace: str, pod: str) -> Container:
-        """The first container of a Pod, which must be running."""
+    def tag(self, image: str, other: str) -> None:
+        """Another name of an image."""
+        self.ctr("images", "tag", "--force", image, other)
+
+    def kill(self, namespace: str, pod: str, *, child: bool = False) -> None:
+        """SIGKILL to the first process of a Pod's first container, or to the one that it has started."""
+        pid = self._process(namespace, pod)
+        if child:
+            pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+        os.kill(pid, signal.SIGKILL)
+
+    def pause_kubelet(self, namespace: str, pod: str) -> None:
+        """Of the node that the Pod is on: there is one."""
+        self.kubelet.pause()
+
+    def resume_kubelet(self) -> None:
+        self.kubelet.resume()
+
+    def _process(self, namespace: str, pod: str) -> int:
         status = self.api().get(f"/api/v1/namespaces/{namespace}/pods/{pod}")["status"]["containerStatuses"][0]
         name = status["containerID"].removeprefix("containerd://")
         found = {line.split()[0]: line.split()[1] for line in self.ctr("tasks", "ls").splitlines()[1:]}
-        return Container(id=name, pid=int(found[name]))
+        return int(found[name])
 
 
 def _refuse_if_impossible() -> IO[str]:
@@ -196,4 +215,4 @@ def _refuse_if_impossible() -> IO[str]:
     return lock
 
 
-__all__ = ["ADDRESS", "Container", "Node"]
+__all__ = ["ADDRESS", "Node"]

@@ -40,6 +40,7 @@ PACKAGES = {
     "ip": "iproute2",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
+    "busybox": "busybox-static",
 }
 """Programs that must be on PATH, and the Debian package of each."""
 CNI = Path("/usr/lib/cni")

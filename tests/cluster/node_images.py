@@ -24,6 +24,9 @@ from tests.cluster.versions import MODULES, Unavailable, cache
 SUITE = "bookworm"
 INCLUDED = "python3,python3-venv,ca-certificates"
 BASE, PAUSE = "localhost/python-base:3.11", "localhost/pause:1"
+BUSYBOX = "docker.io/library/busybox:1.37"
+"""As manifests/examples have it. What is under that name here is the system's, with the programs that they use."""
+APPLETS = ("sh", "sleep", "mkdir", "echo", "httpd", "wget")
 NOT_IN_BASE = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/lib/apt/lists", "var/cache/apt")
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
@@ -77,6 +80,26 @@ def pause_archive() -> Path:
                 with tarfile.open(layer, "w") as tar:
                     tar.add(program, "pause", filter=_plain)
                 _archive(path, PAUSE, layer, {"Entrypoint": ["/pause"]})
+    return path
+
+
+def busybox_archive() -> Path:
+    """One static program under several names."""
+    program = installed()["busybox"]
+    path = cache() / "images" / f"busybox-{hashlib.sha256(program.read_bytes()).hexdigest()[:12]}.tar"
+    with go_build.locked("busybox"), tempfile.TemporaryDirectory(dir=cache()) as folder:
+        if not path.exists():
+            layer = Path(folder) / "layer.tar"
+            with tarfile.open(layer, "w") as tar:
+                tar.add(program, "bin/busybox", filter=_plain)
+                for name in APPLETS:
+                    link = tarfile.TarInfo(f"bin/{name}")
+                    link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+                    tar.addfile(link)
+                tmp = tarfile.TarInfo("tmp")
+                tmp.type, tmp.mode = tarfile.DIRTYPE, 0o1777
+                tar.addfile(tmp)
+            _archive(path, BUSYBOX, layer, {"Env": ["PATH=/bin"]})
     return path
 
 

@@ -1,10 +1,11 @@
-"""Runs the demonstration, prints the books, and says by its exit code whether they balance."""
+"""Runs the demonstration, prints the books, and says by its exit code whether they balance. With --kind, on a cluster of kind's."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import rmtree
@@ -15,6 +16,7 @@ from tests.cluster.binaries import locate, to_build
 from tests.cluster.children import ChildDied
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace, install_crds
+from tests.cluster.kind import Kind
 from tests.cluster.versions import Unavailable
 from tests.demo.books import Page
 from tests.demo.story import Story
@@ -24,9 +26,10 @@ NAMESPACE = "demo"
 START = time.monotonic()
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     try:
-        return demonstrate(Path(tempfile.mkdtemp(prefix="soloist-demo-")))
+        cluster = on_kind() if "--kind" in arguments else of_processes()
+        return demonstrate(cluster, Path(tempfile.mkdtemp(prefix="soloist-demo-")))
     except (Unavailable, ChildDied, TimeoutError) as reason:
         print(reason, file=sys.stderr)
         return 1
@@ -34,11 +37,9 @@ def main() -> int:
         return 130
 
 
-def demonstrate(folder: Path) -> int:
-    get_binaries()
+def demonstrate(cluster: ControlPlane, folder: Path) -> int:
     with ExitStack() as stack:
-        say("starting etcd, kube-apiserver and kube-controller-manager; all that follows takes about 45 s")
-        cluster = stack.enter_context(ControlPlane())
+        stack.enter_context(cluster)
         install_crds(cluster)
         cluster.api().create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         say(f"the API server answers at {cluster.server}; the CRDs of manifests/crds are in it")
@@ -55,11 +56,19 @@ def demonstrate(folder: Path) -> int:
     return verdict(pages, folder)
 
 
-def get_binaries() -> None:
+def of_processes() -> ControlPlane:
     missing = to_build()
     if missing:
         say(f"{', '.join(missing)}: built once from pinned modules, which takes some minutes, then kept in the cache")
     locate()
+    say("starting etcd, kube-apiserver and kube-controller-manager; all that follows takes about 45 s")
+    return ControlPlane()
+
+
+def on_kind() -> ControlPlane:
+    made = Kind("soloist-demo")
+    say("kind makes a cluster, a minute or two, more where its image is not there yet; what follows takes about 45 s")
+    return made
 
 
 def verdict(pages: list[Page], folder: Path) -> int:
@@ -77,4 +86,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.cluster import kind
 from tests.cluster.backend import Backend
-from tests.cluster.node import ADDRESS, Node
-from tests.cluster.node_files import PODS
+from tests.cluster.kind import Kind
+from tests.cluster.node import Node
 from tests.cluster.versions import Unavailable
 from tests.e2e.image import build
 from tests.e2e.site import EVERY_SECOND, NAMESPACE, QUEUE, Site
@@ -22,15 +24,19 @@ from tests.postgres.server import Postgres
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     try:
-        node = Node()
+        node: Node | Kind = Kind() if kind.is_possible() else Node()
         image = build()
     except Unavailable as reason:
         pytest.skip(f"no real node here: {reason}")
     folder: Path = tmp_path_factory.mktemp("site")
-    settings = {"listen_addresses": f"127.0.0.1,{ADDRESS}"}
-    with node, Backend(folder / "backend", address=ADDRESS) as backend, Postgres(settings=settings) as postgres:
+    with ExitStack() as stack:
+        stack.enter_context(node)
+        backend = stack.enter_context(Backend(folder / "backend", address=node.address))
+        postgres = stack.enter_context(Postgres(settings={"listen_addresses": f"127.0.0.1,{node.address}"}))
         node.load(image.archive)
-        let_pods_in(postgres)
+        if isinstance(node, Kind):
+            node.make_autoscalers_quick()
+        let_pods_in(postgres, node.networks)
         made = Site(node=node, backend=backend, postgres=postgres, image=image)
         try:
             made.install()
@@ -42,9 +48,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             keep_logs(made)
 
 
-def let_pods_in(postgres: Postgres) -> None:
+def let_pods_in(postgres: Postgres, networks: Sequence[str]) -> None:
     with (postgres.data / "pg_hba.conf").open("a") as rules:
-        rules.write(f"host all all {PODS} trust\nhost all all {ADDRESS}/32 trust\n")
+        rules.writelines(f"host all all {network} trust\n" for network in networks)
     os.kill(postgres.postmaster.pid, signal.SIGHUP)
 
 

@@ -43,11 +43,11 @@ def test_the_kubelet_stopped_and_the_container_killed(site: Site) -> None:
     """Nobody can tell that it is dead, so its Lease has to run out."""
 
     def kill(pod: str) -> None:
-        site.node.kubelet.pause()
+        site.node.pause_kubelet(NAMESPACE, pod)
         site.kill_container(pod)
 
     try:
         assert site.handed_over("kubelet stopped, container killed", kill) < 3 * LEASE
     finally:
-        site.node.kubelet.resume()
+        site.node.resume_kubelet()
     site.wait_ready("controller", 2)

@@ -1,4 +1,4 @@
-"""Workers are scaled by their CPU while rows are delivered, and everything is upgraded while rows and ticks go on."""
+"""Workers are scaled while rows are delivered, by their CPU and by the depth of the queue, and all is upgraded while rows and ticks go on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from soloist.domain.deletion_cost import ANNOTATION
 from tests.cluster.children import until
 from tests.e2e.site import NAMESPACE, PATIENCE, QUEUE, Site
 
@@ -56,24 +57,42 @@ def replicas(site: Site) -> int:
     return int(site.node.api().get(path).get("status", {}).get("readyReplicas", 0))
 
 
-def test_workers_follow_their_cpu_from_two_to_four_and_back_while_rows_are_delivered(site: Site) -> None:
+def costs(site: Site) -> set[str]:
+    """What the workers' Pods say that it costs to delete them."""
+    return {pod["metadata"].get("annotations", {}).get(ANNOTATION, "") for pod in site.pods_of("worker")}
+
+
+def follow(site: Site, name: str, rows: int) -> None:
+    """Two workers become four while at least so many rows are delivered, and two again."""
     site.wait_ready("worker", 2, timeout=2 * PATIENCE)
-    feed = Feed(site, "scaled")
-    seen = [replicas(site)]
+    feed = Feed(site, name)
+    seen, said = [replicas(site)], set[str]()
 
     def wanted() -> bool:
         seen.append(replicas(site))
-        return feed.count < ROWS or max(seen) < 4
+        said.update(costs(site))
+        return feed.count < rows or max(seen) < 4
 
     feed.go_on_while(wanted, timeout=4 * PATIENCE)
     feed.wait_delivered()
     until(lambda: replicas(site) == 2, what="two workers again", timeout=3 * PATIENCE)
-    site.tell(f"workers: {seen[0]} to {max(seen)}, and 2 again")
+    until(lambda: costs(site) == {"0"}, what="both say that they have nothing in hand", timeout=PATIENCE)
+    site.tell(f"workers, {name}: {seen[0]} to {max(seen)}, and 2 again; deletion costs {sorted(said)}")
+    assert said - {"", "0"}
     site.audit()
 
 
+def test_workers_follow_their_cpu_from_two_to_four_and_back_while_rows_are_delivered(site: Site) -> None:
+    follow(site, "by CPU", ROWS)
+
+
+def test_workers_follow_the_depth_of_the_queue_from_two_to_four_and_back_while_rows_are_delivered(site: Site) -> None:
+    site.upgrade(site.image.tag.rpartition(":")[2], by_depth=True)
+    follow(site, "by depth", AT_UPGRADE)
+
+
 def test_an_upgrade_under_load_loses_nothing_and_repeats_nothing(site: Site) -> None:
-    site.node.ctr("images", "tag", site.image.tag, f"{site.image.tag.rpartition(':')[0]}:next")
+    site.node.tag(site.image.tag, f"{site.image.tag.rpartition(':')[0]}:next")
     feed = Feed(site, "upgraded")
     with ThreadPoolExecutor(max_workers=1) as beside:
         upgraded = beside.submit(site.upgrade, "next")

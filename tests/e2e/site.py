@@ -1,4 +1,4 @@
-"""Where the scenes play: a cluster of one real node, a backend and a PostgreSQL beside it, and Soloist installed by its chart.
+"""Where the scenes play: a cluster with real nodes, a backend and a PostgreSQL beside it, and Soloist installed by its chart.
 
 ``site.leader()`` names the Pod that leads, ``site.handed_over(…)`` does something to it and tells how long it took until another
 leads, and ``site.audit()`` says what must hold after every scene: no tick twice, none early, none lost without a reason.
@@ -7,8 +7,6 @@ leads, and ``site.audit()`` says what must hold after every scene: no tick twice
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -20,7 +18,8 @@ from tests.api.crew import audit
 from tests.cluster.backend import Backend
 from tests.cluster.binaries import locate
 from tests.cluster.children import until
-from tests.cluster.node import ADDRESS, Node
+from tests.cluster.kind import Kind
+from tests.cluster.node import Node
 from tests.e2e.image import Image
 from tests.postgres.server import Postgres
 
@@ -34,9 +33,9 @@ PATIENCE = 120.0
 
 @dataclass
 class Site:
-    """One cluster with one release in it."""
+    """One cluster with one release in it. ``node``: kind's may be several."""
 
-    node: Node
+    node: Node | Kind
     backend: Backend
     postgres: Postgres
     image: Image
@@ -52,7 +51,7 @@ class Site:
             raise RuntimeError(f"helm {arguments[0]} failed: {done.stderr.strip()}\n{self.pods()}")
         return done.stdout
 
-    def values(self, tag: str) -> Path:
+    def values(self, tag: str, *, by_depth: bool) -> Path:
         repository = self.image.tag.rpartition(":")[0]
         chosen = {
             "image": {"repository": repository, "tag": tag},
@@ -60,11 +59,13 @@ class Site:
             "migration": {"existingSecret": "backend-db"},
             # Small, so that the work of a test is a load: two cores have to do for everything.
             "worker": {
-                "autoscaling": {"minReplicas": 2, "maxReplicas": 4},
+                "autoscaling": {"minReplicas": 2, "maxReplicas": 4, **(BY_DEPTH if by_depth else {})},
                 "resources": {"requests": {"cpu": "150m", "memory": "96Mi"}},
+                "podDeletionCost": True,
             },
+            "externalMetrics": {"enabled": True},
         }
-        path = self.node.directory / f"values-{tag}.yaml"
+        path = self.node.directory / "values.yaml"
         path.write_text(json.dumps(chosen))
         return path
 
@@ -72,11 +73,13 @@ class Site:
         secret = {"metadata": {"name": "backend-db"}, "stringData": {"uri": self.dsn()}}
         self.node.api().create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": RESTRICTED}})
         self.node.api().create(f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
-        values = self.values(self.image.tag.rpartition(":")[2])
+        values = self.values(self.image.tag.rpartition(":")[2], by_depth=False)
         self.helm("install", RELEASE, CHART, "--values", values, "--wait", "--timeout", "4m")
 
-    def upgrade(self, tag: str) -> None:
-        self.helm("upgrade", RELEASE, CHART, "--values", self.values(tag), "--wait", "--timeout", "4m")
+    def upgrade(self, tag: str, *, by_depth: bool = False) -> None:
+        """To the image of that tag; workers are scaled by the depth of the queue then, or by their CPU."""
+        values = self.values(tag, by_depth=by_depth)
+        self.helm("upgrade", RELEASE, CHART, "--values", values, "--wait", "--timeout", "4m")
 
     def pods(self) -> str:
         return self.node.kubectl("-n", NAMESPACE, "get", "pods", "-o", "wide")
@@ -119,7 +122,7 @@ class Site:
         return len(self.backend.received(f"/{EVERY_SECOND}"))
 
     def dsn(self) -> str:
-        return f"postgresql://postgres@{ADDRESS}:{self.postgres.port}/postgres"
+        return f"postgresql://postgres@{self.node.address}:{self.postgres.port}/postgres"
 
     # Who leads
 
@@ -145,15 +148,28 @@ class Site:
         return took
 
     def kill_container(self, pod: str) -> None:
-        os.kill(self.node.container(NAMESPACE, pod).pid, signal.SIGKILL)
+        self.node.kill(NAMESPACE, pod)
 
     def kill_child(self, pod: str) -> None:
-        parent = self.node.container(NAMESPACE, pod).pid
-        os.kill(int(Path(f"/proc/{parent}/task/{parent}/children").read_text().split()[0]), signal.SIGKILL)
+        self.node.kill(NAMESPACE, pod, child=True)
 
     def tell(self, line: str) -> None:
         self.told.append(line)
         print(f"\n  {line}")
 
 
+DEEP = 200
+"""Rows that a worker may have before it: what the feed keeps waiting is for four."""
+BY_DEPTH = {
+    "targetCPUUtilizationPercentage": None,
+    "metrics": [
+        {
+            "type": "External",
+            "external": {
+                "metric": {"name": "soloist_queue_ready", "selector": {"matchLabels": {"queue": QUEUE}}},
+                "target": {"type": "AverageValue", "averageValue": str(DEEP)},
+            },
+        }
+    ],
+}
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
