@@ -20,12 +20,13 @@ PROBE = b"GET /healthz HTTP/1.1\r\nHost: service\r\nConnection: close\r\n\r\n"
 
 
 class Service:
-    """`with Service([port, …]) as service: … service.url`."""
+    """`with Service([port, …]) as service: … service.url`; whose ports are not known yet it `stands_for` later."""
 
-    def __init__(self, targets: Sequence[int]) -> None:
+    def __init__(self, targets: Sequence[int] = ()) -> None:
         self.port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._targets = list(targets)
+        self._first = targets
+        self._targets: list[int] = []
         self._ready: set[int] = set()
         self._loop = LoopThread("service")
         self._server: asyncio.Server | None = None
@@ -34,6 +35,7 @@ class Service:
     def __enter__(self) -> Self:
         self._loop.start()
         self._loop.do(self._open())
+        self.stands_for(self._first)
         return self
 
     def __exit__(
@@ -41,9 +43,16 @@ class Service:
     ) -> None:
         self._loop.stop()
 
+    def stands_for(self, targets: Sequence[int]) -> None:
+        """These are probed from now on, besides those before."""
+        self._loop.do(self._add(targets))
+
     async def _open(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=256)
-        self._probes = [asyncio.ensure_future(self._probe(port)) for port in self._targets]
+
+    async def _add(self, targets: Sequence[int]) -> None:
+        self._targets += targets
+        self._probes += [asyncio.ensure_future(self._probe(port)) for port in targets]
 
     async def _probe(self, port: int) -> None:
         while True:
