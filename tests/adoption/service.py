@@ -31,6 +31,7 @@ class Service:
         self._loop = LoopThread("service")
         self._server: asyncio.Server | None = None
         self._probes: list[asyncio.Task[None]] = []
+        self._serving: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> Self:
         self._loop.start()
@@ -41,6 +42,7 @@ class Service:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._loop.do(self._close())
         self._loop.stop()
 
     def stands_for(self, targets: Sequence[int]) -> None:
@@ -49,6 +51,15 @@ class Service:
 
     async def _open(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=256)
+
+    async def _close(self) -> None:
+        """Nothing stays open: what a collector finds later it complains of in the middle of something else."""
+        assert self._server is not None
+        self._server.close()
+        serving = [*self._probes, *self._serving]
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
     async def _add(self, targets: Sequence[int]) -> None:
         self._targets += targets
@@ -64,16 +75,27 @@ class Service:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """In turn, those that are ready; where none takes the connection it is closed, as kube-proxy rejects it."""
-        for port in [port for port in self._targets if port in self._ready]:
-            try:
-                there, back = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                continue
-            self._targets.remove(port)
-            self._targets.append(port)
-            await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        try:
+            for port in [port for port in self._targets if port in self._ready]:
+                try:
+                    there, back = await asyncio.open_connection("127.0.0.1", port)
+                except OSError:
+                    continue
+                self._targets.remove(port)
+                self._targets.append(port)
+                try:
+                    await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+                finally:
+                    back.transport.abort()
+                return
+        except asyncio.CancelledError:
             return
-        writer.transport.abort()
+        finally:
+            writer.transport.abort()
 
 
 async def _is_well(port: int) -> bool:
@@ -92,4 +114,4 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             await writer.drain()
         writer.write_eof()
     except OSError:
-        writer.transport.abort()
+        writer.transport.abort()  # the other direction ends as well

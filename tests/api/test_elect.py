@@ -19,10 +19,9 @@ from typing import Any
 
 import pytest
 
-from soloist.domain.instants import parse_time
-from soloist.domain.slot_memory import MOST_LINES
 from tests.api.crew import children_of
 from tests.api.elect_pods import EXAMPLES, Pod, command_pids, compiled, holder
+from tests.api.slot_books import moment, reasons, unexplained
 from tests.cluster.children import Child, until
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.proxy import TcpProxy
@@ -65,13 +64,6 @@ class Story:
         until(lambda: lost.ask("/sweep")[0] == 409, what=f"{lost.name} is back as a candidate", timeout=60)
 
 
-def shut_down(pod: Pod) -> None:
-    """As the kubelet does it: the application first, then its native sidecar."""
-    pod.app.stop(grace=5)
-    os.kill(pod.sidecar.pid, signal.SIGTERM)
-    until(lambda: not pod.sidecar.alive(), what=f"{pod.name} has ended", timeout=30)
-
-
 def lost(pod: Pod) -> None:
     pod.signal_all(signal.SIGKILL)
 
@@ -102,7 +94,7 @@ def story(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
             for pod in [*pods, stranger]:
                 pod.start()
             made.wait_for(3)
-            made.lose(shut_down, Pod.start)
+            made.lose(Pod.shut_down, Pod.start)
             made.lose(lost, Pod.start)
             made.lose(frozen, thawed)
             made.lose(application_killed, Pod.start)
@@ -153,18 +145,8 @@ def test_slots_and_fences_only_rise(story: Story) -> None:
 
 def test_each_missing_slot_has_its_reason(story: Story) -> None:
     swept = {moment(line["slot"]) for line in story.swept()}
-    told = {
-        moment(line["first"]) + number * SECOND: line["reason"]
-        for line in story.record["missed"]
-        for number in range(line["count"])
-    }
-    full = len(story.record["missed"]) == MOST_LINES
-    slot, unexplained = min(told) if full else min(swept), []
-    while (slot := slot + SECOND) < moment(story.record["last"]):
-        if slot not in swept and slot not in told:
-            unexplained.append(slot)
-    # On record, and its caller was lost before it could work: only where somebody was.
-    assert [s for s in unexplained if not any(abs(s - fault) <= 2 * SECOND for fault in story.faults)] == []
+    told = reasons(story.record, SECOND)
+    assert unexplained(swept, story.record, SECOND, faults=story.faults) == []
     assert swept & set(told) == set()
     assert {"NoHolder"} <= set(told.values()) <= {"NoHolder", "NotAsked", "NotRecorded"}
 
@@ -188,12 +170,6 @@ def test_an_application_whose_sidecar_has_nothing_configured_does_not_run(story:
     assert story.stranger.swept() == []
     assert story.stranger.reasons() == {"Unreachable"}
     assert "no Lease is named: write --lease NAME or SOLOIST_LEASE" in story.stranger.sidecar.tail()
-
-
-def moment(text: str) -> datetime:
-    found = parse_time(text)
-    assert found is not None
-    return found
 
 
 @pytest.fixture
