@@ -1,0 +1,68 @@
+// The five queues: what a row of each does, and the drain that Soloist takes the place of.
+const { PrismaPg } = require("@prisma/adapter-pg");
+const { PrismaClient } = require("./generated");
+
+const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: process.env.DATABASE_URL }) });
+const PROVIDER = process.env.PROVIDER_URL; // of mail, push messages, payments and files; without one they are only printed
+const TABLES = {
+  email: prisma.email,
+  notification: prisma.notification,
+  webhook: prisma.webhook,
+  funding: prisma.funding,
+  export: prisma.export,
+};
+const NAMES = Object.keys(TABLES);
+const BACK_OFF = [5, 30, 120, 600]; // seconds; the fifth failure is the last
+
+// One row to the outside. The key is the same for all attempts, so a provider that keeps keys acts once; the fence, where there
+// is one, rises with every claim.
+async function send(name, row, key, fence) {
+  const url = row.url ?? (PROVIDER && `${PROVIDER}/${name}`);
+  if (!url) return console.log(JSON.stringify({ sent: name, key, payload: row.payload }));
+  const answer = await fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json", "idempotency-key": key, ...(fence && { "soloist-fence": fence }) },
+    body: JSON.stringify(row.payload),
+    signal: AbortSignal.timeout(10_000),
+  });
+  await answer.arrayBuffer();
+  if (!answer.ok) throw new Error(`${name} ${row.id}: ${answer.status} from the provider`);
+}
+
+// A queue for each table: one row, claimed by Soloist, which also writes what became of it.
+async function work(name, { id, key, fence }) {
+  const row = await TABLES[name].findUnique({ where: { id } });
+  if (row) await send(name, row, key, fence);
+}
+
+// The drain: all that is due. It takes no more once its time is over, so that it has ended before it may be asked for again.
+async function drain(name, seconds = 15) {
+  const table = TABLES[name];
+  const enough = Date.now() + seconds * 1000;
+  const counts = { done: 0, failed: 0 };
+  while (Date.now() < enough) {
+    const due = { status: "pending", nextAttemptAt: { lte: new Date() } };
+    const rows = await table.findMany({ where: due, orderBy: { nextAttemptAt: "asc" }, take: 20 });
+    if (rows.length === 0) break;
+    await Promise.all(rows.map((row) => attempt(name, row, counts)));
+  }
+  return counts;
+}
+
+async function attempt(name, row, counts) {
+  const attempts = row.attempts + 1;
+  let data;
+  try {
+    await send(name, row, row.id);
+    counts.done += 1;
+    data = { status: "done", attempts, lastError: null, doneAt: new Date() };
+  } catch (error) {
+    counts.failed += 1;
+    const wait = BACK_OFF[row.attempts];
+    const next = wait ? { nextAttemptAt: new Date(Date.now() + wait * 1000) } : { status: "failed" };
+    data = { attempts, lastError: String(error), ...next };
+  }
+  await TABLES[name].update({ where: { id: row.id }, data });
+}
+
+module.exports = { prisma, NAMES, work, drain };

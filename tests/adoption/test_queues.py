@@ -1,0 +1,296 @@
+"""Five queues leave the requests that fill them: the page is followed, and what it says is held against the provider's book."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adoption import evidence
+from tests.adoption.page import Reader
+from tests.adoption.queues_shop import ENV, HERE, QUEUES, TOKEN, Shop
+from tests.bench.figures import percentile
+from tests.cluster.backend import Backend, Received
+from tests.cluster.children import Child, until
+from tests.cluster.fixtures import Namespace
+from tests.cluster.free_ports import free_ports
+from tests.postgres.server import Database
+from tests.queue.workers import Worker
+
+pytestmark = [pytest.mark.adoption, pytest.mark.slow]
+PAGE = (HERE / "README.md").read_text(encoding="utf-8")
+FOR_EVER = re.findall(r"^```bash\n(soloist standalone .+)\n```$", PAGE, re.MULTILINE)
+"""The commands of the page that do not end: as it has them for any number of replicas, and for one process."""
+
+ROWS = 400
+DRAINS_EVERY, POLL = 5.0, 0.25
+BUSY = 5.0
+"""Seconds that a machine under the load of other tests may add to what is due."""
+
+
+class Member(Worker):
+    """A process of Soloist, whichever command it is, and the port that it was given."""
+
+    def __init__(self, name: str, process: Child, port: int) -> None:
+        super().__init__(name, process)
+        self.port = port
+
+    def ask(self, page: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{page}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, ""
+        except OSError:
+            return 0, ""
+
+    def works(self) -> bool:
+        return len(self.said("queue is worked")) == len(QUEUES)
+
+
+class Place:
+    """A shop, the page's reader, and the processes of Soloist."""
+
+    def __init__(self, shop: Shop, namespace: Namespace | None = None) -> None:
+        self.shop = shop
+        env = {"DATABASE_URL": shop.dsn, "BACKEND_TOKEN": TOKEN, **ENV}
+        if namespace is None:
+            env["SOLOIST_DATABASE"] = shop.dsn
+        else:
+            env |= {"SOLOIST_LEASE_NAMESPACE": namespace.name, "SOLOIST_NAMESPACE": namespace.name}
+        self.reader = Reader("queues", shop.folder, namespace, put=shop.put(), **env)
+        self.members: list[Member] = []
+        self.lives = 0
+
+    @property
+    def jobs(self) -> Path:
+        return self.reader.root / "jobs"
+
+    def start(self, *commands: str) -> None:
+        """Each a process; all of them are ready when this returns."""
+        for command in commands:
+            self.lives += 1
+            name, (port,) = f"soloist-{self.lives}", free_ports(1)
+            env = {**self.reader.env, "POD_NAME": name, "POD_UID": name, "SOLOIST_HEALTH_PORT": str(port)}
+            argv = ["bash", "-c", f"cd {self.reader.root} && exec {command}"]
+            self.members.append(Member(name, Child(name, argv, log=self.shop.folder / f"{name}.log", env=env), port))
+            self.members[-1].process.start()
+        for each in self.members:
+            until(lambda each=each: each.ask("/readyz")[0] == 200, what=f"{each.name} is ready", timeout=120, needs=[each.process])  # fmt: skip
+
+    def work(self) -> None:
+        """Every process that works rows is at all five queues."""
+        for each in self.members:
+            if "controller" not in each.process.argv[-1]:
+                until(each.works, what=f"{each.name} works five queues", timeout=120, needs=[each.process])
+
+    def terminate(self) -> None:
+        """All of them at once; each ends in order."""
+        for each in self.members:
+            each.terminate()
+        assert [each.gone(120) for each in self.members] == [0] * len(self.members)
+        self.members.clear()
+
+    def metric(self, name: str, **labels: str) -> float:
+        return sum(each.metric(name, **labels) for each in self.members)
+
+    def stop(self) -> None:
+        for each in self.members:
+            each.process.stop()
+
+
+MakePlace = Callable[..., Place]
+
+
+@pytest.fixture
+def make_place(tmp_path: Path) -> Iterator[MakePlace]:
+    made: list[Place] = []
+    with Backend() as provider:
+
+        def make(database: Database, namespace: Namespace | None = None) -> Place:
+            made.append(Place(Shop(tmp_path, database.dsn(), provider), namespace))
+            return made[-1]
+
+        yield make
+        for place in made:
+            place.stop()
+            place.shop.stop()
+    for log in sorted(tmp_path.glob("*.log")):
+        print(f"---- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Of one mail: when it was due again, and both requests to the provider."""
+
+    due: datetime
+    first: Received
+    second: Received
+
+    @property
+    def late(self) -> float:
+        return self.second.wall - self.due.timestamp()
+
+    def row(self, road: str) -> list[Any]:
+        fences = [each.header("Soloist-Fence") or "-" for each in (self.first, self.second)]
+        return [road, self.first.at, self.due, self.second.at, f"{self.late:.3f}", self.first.header("Idempotency-Key"), *fences]  # fmt: skip
+
+
+HEADS = ["asked by", "first try, answered 503", "due again", "second try", "late by, s", "key", "fence of the first", "of the second"]  # fmt: skip
+
+
+def retried(shop: Shop) -> Retry:
+    """An order's mail is answered 503 once, and nobody orders again."""
+    shop.provider.rule("/email", status=503, times=1)
+    order = shop.order()
+    until(lambda: shop.email_of(order)[1] == 1, what="the first try is known to have failed", timeout=60)
+    _, _, due = shop.email_of(order)
+    until(lambda: shop.email_of(order)[0] == "done", what="the mail is sent", timeout=60)
+    first, second = shop.emails_sent(order)
+    assert first.header("Idempotency-Key") == second.header("Idempotency-Key")
+    return Retry(due=due, first=first, second=second)
+
+
+def test_a_reader_of_the_page_gets_from_drains_in_requests_to_queues_and_no_row_is_sent_twice_or_waits_for_a_request(
+    make_place: MakePlace, database: Database
+) -> None:
+    place = make_place(database)
+    shop, reader = place.shop, place.reader
+
+    # As it was: without another order the mail that failed stays where it is.
+    reader.do(1)
+    shop.backend.start()
+    before = shop.container("before", OWN_DRAINS="on")
+    before.start()
+    shop.provider.rule("/email", status=503, times=1)
+    assert before.ask("/orders", "POST", {"customer": "c-1"})[0] == 201
+    failed = """SELECT "nextAttemptAt" FROM "Email" WHERE "attempts" = 1 AND "status" = 'pending'"""
+    until(lambda: shop.ask(failed), what="the mail has failed once", timeout=60)
+    due = shop.ask(failed)[0][0].replace(tzinfo=UTC)
+    until(lambda: datetime.now(UTC).timestamp() > due.timestamp() + 2, what="it was due two seconds ago", timeout=60)
+    assert len(shop.provider.received("/email")) == 1
+    before.terminate()
+
+    reader.do(2)
+    shop.jobs.start()
+    reader.do(3, only="mkdir")
+    place.start(FOR_EVER[0], FOR_EVER[0])
+    closing = shop.order(seconds=0)
+    said = reader.do(3, only="status")
+    assert "drain-email" in said
+    shop.provider.wait(2, path="/email", timeout=60)
+    assert shop.ask('SELECT "status" FROM "Order" WHERE "id" = %s', (closing,)) == [("closed",)]
+    told = """SELECT count(*) FROM "Notification" WHERE "payload" ->> 'closed' = %s"""
+    assert shop.ask(told, (closing,)) == [(1,)]
+    by_drain = retried(shop)
+    print(f"by drains: tried again {by_drain.late:.2f} s after it was due")
+    assert 0 <= by_drain.late <= DRAINS_EVERY + BUSY
+    shop.fill(60)
+    until(lambda: shop.done() == 5 * 60, what="the drains have sent all", timeout=90)
+
+    said = reader.do(4)
+    assert said.count("Nothing stops the queue.") == 5
+
+    shop.fill(60, first=60)
+    reader.do(5)
+    place.work()
+    until(lambda: shop.done() == 5 * 120, what="the queues have sent the rest", timeout=90)
+    by_queue = retried(shop)
+    print(f"by queues: tried again {by_queue.late:.2f} s after it was due")
+    assert 0 <= by_queue.late <= POLL + BUSY
+    assert int(by_queue.first.header("Soloist-Fence") or 0) < int(by_queue.second.header("Soloist-Fence") or 0)
+    place.terminate()
+    assert shop.live_claims() == 0
+    for queue, rows in shop.sent().items():
+        assert {number: len(requests) for number, requests in rows.items()} == dict.fromkeys(range(120), 1), queue
+
+    code = "".join(path.read_text(encoding="utf-8") for path in (HERE / "backend").glob("*.js"))
+    deleted = [line[1:] for line in PAGE.splitlines() if line.startswith("-") and not line.startswith("- ")]
+    assert deleted
+    assert [line for line in deleted if line not in code] == []
+    assert reader.whole()
+    evidence.write(
+        "idle-retry",
+        "A mail is tried again when it is due, and nobody orders meanwhile",
+        evidence.table(HEADS, [by_drain.row("a ScheduledJob, every 5 s"), by_queue.row("a WorkQueue")]),
+    )
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param([FOR_EVER[0], FOR_EVER[0]], id="two replicas"),
+        pytest.param([FOR_EVER[1]], id="single process"),
+        pytest.param(["soloist controller", "soloist worker", "soloist worker"], id="on a cluster", marks=pytest.mark.cluster),
+    ],
+)  # fmt: skip
+def test_rows_of_all_five_queues_are_sent_once_across_a_sigterm_under_load_and_people_are_answered_meanwhile(
+    make_place: MakePlace, own_queue_database: Database, commands: list[str], request: pytest.FixtureRequest
+) -> None:
+    on_a_cluster = "soloist controller" in commands
+    namespace: Namespace | None = request.getfixturevalue("namespace") if on_a_cluster else None
+    place = make_place(own_queue_database, namespace)
+    shop = place.shop
+    shop.make_tables()
+    shutil.copytree(place.reader.example / "jobs", place.jobs)
+    if namespace is not None:
+        namespace.kubectl("create", "secret", "generic", "backend-db", f"--from-literal=uri={shop.dsn}")
+        namespace.kubectl("create", "secret", "generic", "backend", f"--from-literal=authorization=Bearer {TOKEN}")
+        namespace.kubectl("apply", "--validate=strict", "-f", place.jobs)
+    shop.backend.start()
+    shop.jobs.start()
+    order = shop.order()
+    shop.provider.rule(delay=0.25)
+    shop.provider.rule("/email", holding='"n"', status=503, times=5)
+    shop.fill(ROWS)
+    shop.fill(3, first=ROWS, due_in=3600)
+
+    with shop.people(order) as answers:
+        place.start(*commands)
+        place.work()
+        for queue in QUEUES:
+            shown(place, "soloist_queue_ready_rows", queue)
+            shown(place, "soloist_queue_oldest_due_seconds", queue)
+            # Of the mails those that failed wait too.
+            assert 3 <= place.metric("soloist_queue_scheduled_rows", queue=queue) <= (8 if queue == "email" else 3)
+        attempts = "soloist_queue_attempts_total"
+        until(lambda: place.metric(attempts, queue="email", result="failed") == 5, what="five failures", timeout=60)
+        until(lambda: shop.done() >= 500, what="a quarter is done", timeout=120)
+        place.terminate()
+        assert shop.live_claims() == 0
+        assert [each.path for each in shop.provider.received() if each.ended_boot is None] == []
+        done = {queue: counts[("done", 1)] + counts[("done", 2)] for queue, counts in shop.outcomes().items()}
+        assert sum(done.values()) < 5 * ROWS, "it was under load"
+
+        place.start(*commands)
+        place.work()
+        until(lambda: shop.done() == 5 * ROWS, what="all is done", timeout=240)
+        for queue in QUEUES:
+            until(lambda queue=queue: place.metric(attempts, queue=queue, result="done") == ROWS - done[queue], what="each outcome is counted", timeout=20)  # fmt: skip
+        place.terminate()
+
+    expected = {queue: Counter({("done", 1): ROWS, ("pending", 0): 3}) for queue in QUEUES}
+    expected["email"] = Counter({("done", 1): ROWS - 5, ("done", 2): 5, ("pending", 0): 3})
+    assert shop.outcomes() == expected
+    for queue, rows in shop.sent().items():
+        assert sorted(rows) == list(range(ROWS)), queue
+        assert Counter(map(len, rows.values())) == Counter({1: ROWS - 5, 2: 5} if queue == "email" else {1: ROWS})
+        assert len({each.header("Idempotency-Key") for requests in rows.values() for each in requests}) == ROWS
+    assert shop.ask("SELECT count(*) FROM soloist.dead_rows") == [(0,)]
+    assert {status for status, _ in answers} == {200}
+    p95 = percentile([seconds for _, seconds in answers], 0.95)
+    print(f"{len(answers)} requests meanwhile, p95 {p95 * 1000:.1f} ms")
+    assert p95 < 1
+
+
+def shown(place: Place, metric: str, queue: str) -> None:
+    until(lambda: place.metric(metric, queue=queue) > 0, what=f"{metric} of {queue} shows that rows wait", timeout=60)
