@@ -1,10 +1,9 @@
-"""The database goes away for a while, comes back as it was some time ago, or fails over to a standby."""
+"""The database goes away for a while, or comes back as it was some time ago."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +14,8 @@ from soloist.adapters.postgres.migrate import migrate
 from tests.api.crew import LEASE_SECONDS
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
-from tests.postgres.account import as_account, give
-from tests.postgres.server import Postgres, make_folder
+from tests.postgres.server import Postgres
+from tests.postgres.standby import copy_of
 from tests.standalone.crew import Crew
 
 pytestmark = pytest.mark.slow
@@ -50,19 +49,6 @@ def go_on(crew: Crew, ticks: int = 3) -> None:
 
 def seen(crew: Crew, header: str) -> list[str]:
     return [str(each.header(header)) for each in crew.backend.received("/sweep")]
-
-
-def copy_of(server: Postgres, *options: str) -> Postgres:
-    """Another server, not started, on a copy of the data as they are now; `options` of pg_basebackup."""
-    folder = make_folder()
-    folder.chmod(0o711)
-    other = Postgres(directory=folder, programs=server.programs)
-    other.data.mkdir()
-    give(other.data)
-    take = [server.programs / "pg_basebackup", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres"]
-    subprocess.run(as_account([*take, "-D", other.data, "-c", "fast", *options], tied=True), check=True, cwd="/")
-    other.data.chmod(0o700)
-    return other
 
 
 def test_connections_that_are_cut_and_a_database_that_is_away_for_a_moment_or_for_longer_than_a_lease_cost_no_tick(
@@ -137,28 +123,3 @@ def test_a_database_put_back_to_an_earlier_state_gives_no_fence_again_and_what_c
     assert len(ticks) == len(set(ticks)) > 0
     fences = [int(fence) for fence in seen(crew, "Soloist-Fence")]
     assert fences == sorted(fences)
-
-
-def test_where_a_synchronous_standby_is_promoted_nothing_is_lost_or_twice(outage: tuple[Postgres, Crew]) -> None:
-    """What another one can lose is what a database loses that is put back to an earlier state."""
-    server, crew = outage
-    standby = copy_of(server, "-R", "-C", "-S", "standby")
-    try:
-        standby.start()
-        streams = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
-        until(lambda: crew.ask(streams)[0][0] == 1, what="the standby streams", timeout=60)
-        with server.connect() as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            connection.execute("SELECT pg_reload_conf()")
-        hosts = f"127.0.0.1:{server.port},127.0.0.1:{standby.port}"
-        crew.url = f"postgresql://postgres@{hosts}/ours?target_session_attrs=read-write"
-        begin(crew)
-        server.stop("immediate")
-        with standby.connect() as connection:
-            connection.execute("SELECT pg_promote()")
-        go_on(crew, 5)
-        crew.audit("sweep")
-        fences = [int(fence) for fence in seen(crew, "Soloist-Fence")]
-        assert fences == sorted(fences)
-    finally:
-        standby.down()
