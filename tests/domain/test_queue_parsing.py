@@ -322,6 +322,16 @@ def test_the_address_may_be_in_the_row() -> None:
     assert http(MAPPED, urlColumn="url").target == UrlColumn(column="url")
 
 
+def test_the_address_may_be_in_the_row_and_its_secret_in_another_table() -> None:
+    lookup = {"table": "public.hooks", "key": "hook_id", "by": "id", "secret": "secret"}
+    spec = good({**MAPPED, "deliver": {"http": {"urlColumn": "url", "lookup": lookup}}})
+    assert isinstance(spec.deliver, HttpDelivery)
+    assert isinstance(spec.deliver.target, Lookup)
+    assert (spec.deliver.target.url, spec.deliver.target.url_column) == (None, "url")
+    assert isinstance(spec.table, MappedTable)
+    assert {"hook_id", "url"} <= set(spec.table.columns)
+
+
 def test_a_row_that_the_application_moves_has_a_key_for_each_due_time() -> None:
     spec = good(SCHEDULES)
     assert isinstance(spec.table, MappedTable)

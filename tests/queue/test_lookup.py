@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -131,6 +132,25 @@ def test_without_those_columns_there_is_no_secret_and_all_are_active(
     connection.execute(f"""INSERT INTO "odd %s ""name" VALUES ('a', '{URL}')""")
     odd = Lookup(table=TableName("public", 'odd %s "name'), key="webhookId", by="by %% it", url="u%(r)s")
     assert found(queue_database.dsn(), "a", odd) == Endpoint(url=URL)
+
+
+def test_the_address_may_be_in_the_row_itself(webhooks: Place, connection: Connection) -> None:
+    connection.execute("""INSERT INTO "Webhook" VALUES ('off', NULL, 's', false)""")
+    beside = replace(WEBHOOK, url=None, url_column="target")
+
+    async def body(look: EndpointLookup) -> None:
+        def row(key: str, target: str | None) -> Claim:
+            return replace(claim(key), columns={"webhookId": key, "target": target})
+
+        assert await look(row("wh_1", "http://own/")) == Endpoint(url="http://own/", secrets=(ONE, TWO))
+        for refusal in (await look(row("wh_1", None)), await look(row("wh_1", ""))):
+            assert isinstance(refusal, FailedKnown)
+            assert refusal.message == "The column target holds no address."
+        off = await look(row("off", "http://own/"))
+        assert isinstance(off, FailedKnown)
+        assert "switched off" in off.message
+
+    looking(webhooks.dsn(), body, beside)
 
 
 def test_what_was_changed_a_moment_ago_is_what_is_read(webhooks: Place, connection: Connection) -> None:

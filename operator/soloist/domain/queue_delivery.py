@@ -38,15 +38,17 @@ class UrlColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
-    """Another table holds the address, read just before the send: in its row whose ``by`` equals the queued row's ``key``.
+    """Another table is read just before the send: its row whose ``by`` equals the queued row's ``key``.
 
-    A row whose ``active`` is not true, and one that is missing, is a terminal failure.
+    The address is in its ``url``, or in the column ``url_column`` of the queued row, the other being None. A row whose ``active``
+    is not true, and one that is missing, is a terminal failure.
     """
 
     table: TableName
     key: str
     by: str
-    url: str
+    url: str | None = None
+    url_column: str | None = None
     secret: str | None = None
     active: str | None = None
 

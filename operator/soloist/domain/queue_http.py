@@ -99,19 +99,30 @@ def _http(http: Fields, *, mapped: bool) -> HttpDelivery:
 
 def _target(http: Fields) -> FixedUrl | UrlColumn | Lookup:
     named = [name for name in _TARGETS if http.has(name)]
-    if len(named) != 1:
-        raise wrong(http.path, f"{http.path}: write exactly one of url, urlColumn and lookup.")
-    match named[0]:
-        case "url":
-            return FixedUrl(url=parse_url(http))
-        case "urlColumn":
-            return UrlColumn(column=required_column(http, "urlColumn", "the column that holds the address"))
-    lookup = http.nested("lookup", "")
+    if named == ["url"]:
+        return FixedUrl(url=parse_url(http))
+    if not named or "url" in named:
+        raise wrong(
+            http.path, f"{http.path}: write url, or urlColumn, or lookup; of them urlColumn and lookup go together."
+        )
+    if named == ["urlColumn"]:
+        return UrlColumn(column=required_column(http, "urlColumn", "the column that holds the address"))
+    return _lookup(http.nested("lookup", ""), parse_column(http, "urlColumn"))
+
+
+def _lookup(lookup: Fields, url_column: str | None) -> Lookup:
+    if lookup.has("url") == (url_column is not None):
+        raise wrong(
+            lookup.path,
+            f"{lookup.path}: write url under it, the column of the other table that holds the address, or urlColumn beside it, "
+            "that of the row; and not both.",
+        )
     return Lookup(
         table=parse_table_name(lookup, "table"),
         key=required_column(lookup, "key", "the column of the queued row that points to the other table"),
         by=required_column(lookup, "by", "the column of the other table that it points to, such as id"),
-        url=required_column(lookup, "url", "the column of the other table that holds the address"),
+        url=parse_column(lookup, "url"),
+        url_column=url_column,
         secret=parse_column(lookup, "secret"),
         active=parse_column(lookup, "active"),
     )

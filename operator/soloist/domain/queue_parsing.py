@@ -133,8 +133,12 @@ def _read(deliver: Deliver, retry: RetryRules, concurrency: Concurrency) -> Iter
         if deliver.body_column is not None:
             yield deliver.body_column
         match deliver.target:
-            case UrlColumn(column=column) | Lookup(key=column):
+            case UrlColumn(column=column):
                 yield column
+            case Lookup(key=key, url_column=url_column):
+                yield key
+                if url_column is not None:
+                    yield url_column
         for header in deliver.headers:
             yield from (name for name in names_in(header.value or "") if name not in VARIABLES)
     if isinstance(retry.max_attempts, Column):

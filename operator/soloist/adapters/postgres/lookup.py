@@ -1,4 +1,5 @@
 """Where a row goes, read from another table of the user's just before the send: address, secret, whether it is active.
+The address may as well be in the row itself.
 
 Read at that moment and kept for none, so an endpoint that was switched off, moved or given a new secret gets nothing more
 by the old way. One statement answers for all rows that ask while the one before it is out: with sixty-four deliveries at
@@ -37,7 +38,7 @@ _ENDPOINTS = """
 SELECT k.key, e.url, e.secret, e.active
 FROM pg_catalog.unnest(%(keys)s::pg_catalog.text[]) AS k(key)
 CROSS JOIN LATERAL (
-    SELECT t.{url}::pg_catalog.text AS url, {secret} AS secret, {active} AS active
+    SELECT {url} AS url, {secret} AS secret, {active} AS active
     FROM {table} AS t
     WHERE t.{by} = k.key::{type}
     LIMIT 1
@@ -72,18 +73,21 @@ class EndpointLookup:
         if key is None:
             return refused(f"The column {self._lookup.key} is null, so the row has no endpoint.")
         found = await self._ask(key)
-        return found if isinstance(found, FailedKnown) else self._endpoint(key, found)
+        return found if isinstance(found, FailedKnown) else self._endpoint(key, found, claim)
 
-    def _endpoint(self, key: str, found: _Found | None) -> Endpoint | FailedKnown:
+    def _endpoint(self, key: str, found: _Found | None, claim: Claim) -> Endpoint | FailedKnown:
         lookup = self._lookup
         place = f"{lookup.table}: the row whose {lookup.by} is {key!r}"
         if found is None:
             return refused(f"The endpoint is not there in {place}.")
         if not found.active:
             return refused(f"The endpoint is switched off ({lookup.active}) in {place}.")
-        if not found.url:
+        url = found.url if lookup.url_column is None else claim.columns.get(lookup.url_column)
+        if not url and lookup.url_column is None:
             return refused(f"The endpoint has no address ({lookup.url}) in {place}.")
-        return Endpoint(url=found.url, secrets=split_secrets(self._signature, found.secret or ""))
+        if not url:
+            return refused(f"The column {lookup.url_column} holds no address.")
+        return Endpoint(url=url, secrets=split_secrets(self._signature, found.secret or ""))
 
     async def _ask(self, key: str) -> _Found | FailedKnown | None:
         future = self._waiting.get(key)
@@ -140,14 +144,14 @@ class EndpointLookup:
 
 def _composed(lookup: Lookup, type_: Row) -> bytes:
     """A column without a mapping reads as: no secret, always active."""
-    secret, active = lookup.secret, lookup.active
+    url, secret, active = lookup.url, lookup.secret, lookup.active
     return (
         sql.SQL(_ENDPOINTS)
         .format(
             table=_name(lookup.table.schema, lookup.table.table),
             by=_name(lookup.by),
             type=_name(*type_),
-            url=_name(lookup.url),
+            url=sql.SQL(_TEXT).format(_name(url)) if url else sql.SQL("NULL"),
             secret=sql.SQL(_TEXT).format(_name(secret)) if secret else sql.SQL("NULL"),
             active=sql.SQL(_ACTIVE).format(_name(active)) if active else sql.SQL("true"),
         )
