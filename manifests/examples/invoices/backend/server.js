@@ -1,0 +1,51 @@
+// After: the timers are ScheduledJobs that ask these endpoints, deliveries are a WorkQueue, and the watcher asks whose turn it is.
+const { createServer } = require("node:http");
+const { PrismaPg } = require("@prisma/adapter-pg");
+const { PrismaClient } = require("./generated");
+const { sendScheduled, remind, markOverdue } = require("./work");
+
+const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: process.env.DATABASE_URL }) });
+const JOBS = {
+  "/internal/jobs/send-scheduled": sendScheduled,
+  "/internal/jobs/payment-reminders": remind,
+  "/internal/jobs/overdue-invoices": markOverdue,
+};
+
+/** The work of one run, once: its key is written in the transaction that does the work. */
+async function once(key, fence, job) {
+  return prisma.$transaction(async (tx) => {
+    await tx.$executeRaw`SET LOCAL idle_in_transaction_session_timeout = '10s'`; // frozen here, it would hold up the next one
+    const [{ first }] = await tx.$queryRaw`SELECT soloist.once(${key}, ${BigInt(fence)}::bigint) AS first`;
+    return first ? { done: await job(tx) } : { done: 0, before: true };
+  }, { timeout: 120_000 });
+}
+
+async function answer(request) {
+  if (request.url === "/healthz") {
+    await prisma.$queryRaw`SELECT 1`;
+    return [200, "well"];
+  }
+  const job = request.method === "POST" && JOBS[request.url];
+  if (!job) return [404, "no such page"];
+  if (request.headers.authorization !== process.env.AUTHORIZATION) return [401, "who are you?"];
+  const { "idempotency-key": key, "soloist-fence": fence, "soloist-attempt": attempt } = request.headers;
+  const line = { job: request.url.split("/").at(-1), key, fence, attempt };
+  console.log(JSON.stringify({ ...line, asked: true }));
+  try {
+    const came = await once(key, fence, job);
+    console.log(JSON.stringify({ ...line, ...came }));
+    return [200, JSON.stringify(came)];
+  } catch (error) {
+    console.log(JSON.stringify({ ...line, error: String(error) }));
+    return String(error).includes("SO002") ? [409, "a later leader has asked already"] : [500, "see the log"];
+  }
+}
+
+createServer(async (request, reply) => {
+  request.resume();
+  const [status, body] = await answer(request).catch((error) => [503, String(error)]);
+  reply.writeHead(status).end(body);
+}).listen(Number(process.env.PORT ?? 8080));
+
+if (process.env.TIMERS === "on") require("./timers")(prisma);
+else require("./watcher")(prisma);

@@ -1,0 +1,126 @@
+"""What must hold of the example `invoices` once all is still, of what the receiver, the backend and the database recorded.
+
+The same on a cluster and without one. Each function asserts, and says of what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.adoption.invoices import SECRET, Stage
+from tests.cluster.backend import Received
+
+DELIVERIES, ENDPOINTS, DOOMED = 500, 5, 5
+OVERDUE = range(1_000_001, 1_000_021)
+POLL = timedelta(milliseconds=250)
+SLACK = timedelta(seconds=10)
+"""For a machine that is busy with other tests."""
+
+
+def accepted_once(stage: Stage) -> None:
+    rows = stage.rows("SELECT id, status FROM accepted WHERE id LIKE 'hooks%%'")
+    assert Counter(status for _, status in rows) == {"success": DELIVERIES}
+    assert len({row for row, _ in rows}) == DELIVERIES
+    done = "SELECT count(*) FROM webhook_deliveries WHERE id LIKE 'hooks%%' AND status = 'success' AND attempts = 1"
+    assert stage.count(done + " AND delivered_at IS NOT NULL AND last_error IS NULL") == DELIVERIES
+
+
+def sent_again_under_the_same_keys(stage: Stage) -> None:
+    requests = stage.by_row("hooks")
+    assert len(requests) == DELIVERIES
+    for row, each in requests.items():
+        assert {one.header("x-idempotency-key") for one in each} == {f"{row}-0"}, "as the poller wrote it"
+        assert len({one.header("Idempotency-Key") for one in each}) == 1
+        assert {one.header("Soloist-Attempt") for one in each} == {"1"}
+        fences = [int(one.header("Soloist-Fence") or 0) for one in each]
+        assert fences == sorted(set(fences))
+    assert len({each[0].header("Idempotency-Key") for each in requests.values()}) == DELIVERIES
+    assert [row for row, each in requests.items() if len(each) > 1], "the killed worker was in the middle of sends"
+
+
+def claimed_again_in_time(stage: Stage) -> None:
+    taken = stage.rows("SELECT fence, was, at, was_held_until FROM claim_notes WHERE was IS NOT NULL ORDER BY at")
+    assert taken
+    for fence, was, at, held_until in taken:
+        assert fence > was
+        assert held_until <= at <= held_until + POLL + SLACK, "not before its lease was over, and soon after"
+    assert stage.count("SELECT count(*) FROM soloist.claims WHERE fence IS NOT NULL") == 0
+
+
+def signed(request: Received) -> bool:
+    """As a receiver has verified it since before there was Soloist."""
+    digest = hmac.new(SECRET.encode(), request.body.encode(), hashlib.sha256).hexdigest()
+    return hmac.compare_digest(request.header("x-webhook-signature") or "", f"sha256={digest}")
+
+
+def dead_at_the_fifth_failure(stage: Stage) -> None:
+    letters = stage.rows(
+        "SELECT delivery_id, attempts, last_error, payload ->> 'n' FROM webhook_dead_letters ORDER BY 1"
+    )
+    assert [(row, tries, number) for row, tries, _, number in letters] == [
+        (f"doomed:{number}", 5, str(number)) for number in range(DOOMED)
+    ]
+    assert all("500" in error for _, _, error, _ in letters)
+    for row, requests in stage.by_row("doomed").items():
+        assert [each.header("x-idempotency-key") for each in requests] == [f"{row}-{tried}" for tried in range(5)]
+        assert len({each.header("Idempotency-Key") for each in requests}) == 1
+    failed = "SELECT count(*) FROM webhook_deliveries WHERE id LIKE 'doomed%%' AND status = 'failed' AND attempts = 5"
+    assert stage.count(failed) == DOOMED
+
+
+def retried_when_due(stage: Stage) -> list[tuple[str, datetime, Received]]:
+    """Each row, when an attempt of it was due, and its request: not before that, and soon after, with nobody asking for it."""
+    requests = stage.by_row("doomed")
+    notes = stage.rows("SELECT id, attempts, due FROM due_notes WHERE id LIKE 'doomed%%' ORDER BY 1, 2")
+    found = [(row, due, requests[row][attempts]) for row, attempts, due in notes]
+    assert len(found) == 4 * DOOMED
+    for _, due, request in found:
+        assert due - timedelta(milliseconds=2) <= request.at <= due + POLL + SLACK
+    return found
+
+
+def the_call_made_twice(stage: Stage) -> list[dict[str, Any]]:
+    """The backend's lines of the call whose launcher was killed: the same key, a higher fence, and its work once."""
+    calls = stage.asked("overdue-invoices")
+    key = next(key for key, times in Counter(each["key"] for each in calls).items() if times > 1)
+    first, second = sorted((line for line in calls if line["key"] == key), key=lambda line: line["attempt"])
+    assert (first["attempt"], second["attempt"]) == ("1", "2")
+    assert int(first["fence"]) < int(second["fence"])
+    did = [line for line in stage.said("done") if line["key"] == key]
+    assert sorted((line["done"], line.get("before", False)) for line in did) == [(0, True), (len(OVERDUE), False)]
+    return [first, second, *did]
+
+
+def one_row_for_each(stage: Stage, table: str, invoices: Sequence[int]) -> None:
+    counted = dict(stage.rows(f"SELECT invoice_id, count(*) FROM {table} GROUP BY 1"))
+    assert counted == dict.fromkeys(invoices, 1)
+
+
+def one_webhook_for_each(stage: Stage, endpoint: str, invoices: Sequence[int]) -> None:
+    rows = stage.rows(
+        "SELECT (d.payload ->> 'invoiceId')::int, count(a.id) FROM webhook_deliveries AS d LEFT JOIN accepted AS a USING (id)"
+        " WHERE d.endpoint_id = %s GROUP BY d.id, 1 ORDER BY 1",
+        endpoint,
+    )
+    assert rows == [(number, 1) for number in invoices]
+
+
+def no_attempt_made_twice(stage: Stage, job: str, least: int) -> None:
+    asked = Counter((line["key"], line["attempt"]) for line in stage.asked(job))
+    assert len(asked) >= least
+    assert {which: times for which, times in asked.items() if times > 1} == {}
+
+
+def no_payment_skipped(stage: Stage, handovers: int) -> None:
+    taken = [number for (number,) in stage.rows("SELECT number FROM payments ORDER BY 1")]
+    assert taken == list(range(1, stage.bank.known + 1))
+    moves = stage.rows("SELECT fence, value FROM cursor_notes ORDER BY at")
+    fences = [fence for fence, _ in moves]
+    assert fences == sorted(fences), "nobody wrote the cursor once a later one had"
+    assert len(set(fences)) > handovers
+    assert moves[-1][1] == stage.bank.known

@@ -1,0 +1,115 @@
+"""What happens to the example `invoices`, on a cluster and without one: rows come, processes are killed, the watcher is handed over."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.adoption.invoices import Stage
+from tests.adoption.invoices_books import DELIVERIES, DOOMED, ENDPOINTS, OVERDUE
+from tests.api.elect_pods import Pod, holder
+from tests.cluster.children import until
+
+LEFT = "SELECT count(*) FROM webhook_deliveries WHERE status = 'pending'"
+WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'invoice_status_history'::regclass"
+
+
+def five_hundred_come(stage: Stage) -> None:
+    """To endpoints that take half a second for each, and some to one that always fails."""
+    stage.receiver.rule("/hooks", delay=0.5)
+    stage.receiver.rule("/doomed", status=500)
+    for number in range(ENDPOINTS):
+        stage.endpoint(f"hooks{number}")
+        stage.deliveries(DELIVERIES // ENDPOINTS, f"hooks{number}")
+    stage.endpoint("doomed")
+    stage.deliveries(DOOMED, "doomed")
+
+
+def in_the_middle(stage: Stage, workers: list[str]) -> str:
+    """A worker that holds claims while the receiver is at work on requests; empty where there is none."""
+    holding = "SELECT worker FROM soloist.claims WHERE fence IS NOT NULL GROUP BY 1 HAVING count(*) >= 10"
+    held = [str(worker) for (worker,) in stage.rows(holding)]
+    serving = sum(each.ended_boot is None for each in stage.receiver.received("/hooks"))
+    return next((name for name in workers if serving >= 10 and any(each.startswith(name) for each in held)), "")
+
+
+@contextmanager
+def overdue_call_that_waits(stage: Stage) -> Iterator[Callable[[], bool]]:
+    """Inside, the transaction of a call for the overdue invoices waits for a lock of ours. Gives: was it called again since?"""
+    stage.endpoint("overdue")
+    with stage.connect() as held, held.transaction():
+        held.execute("LOCK TABLE invoice_status_history IN SHARE ROW EXCLUSIVE MODE")
+        stage.invoices(OVERDUE[0], len(OVERDUE), "overdue", due="-1 day")
+        yield lambda: len([line for line in stage.asked("overdue-invoices") if line["key"] == _open(stage)]) > 1
+
+
+def until_it_waits(stage: Stage) -> None:
+    until(lambda: stage.count(WAITING) > 0, what="a call is in the middle of its work", timeout=90)
+
+
+def _open(stage: Stage) -> Any:
+    """The key of the call that has begun and not ended."""
+    done = {line["key"] for line in stage.said("done")}
+    return next((line["key"] for line in stage.asked("overdue-invoices") if line["key"] not in done), None)
+
+
+def until_sent(stage: Stage, endpoint: str, count: int) -> None:
+    sent = "SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'success'"
+    until(lambda: stage.count(sent, endpoint) == count, what=f"the webhooks to {endpoint} are sent", timeout=120)
+
+
+def until_none_is_left(stage: Stage) -> None:
+    until(lambda: stage.count(LEFT) == 0, what="no delivery is left", timeout=180)
+
+
+# The watcher
+
+
+def released(pod: Pod) -> None:
+    """As at a rollout."""
+    assert pod.ask("/payments/release?for=1s", "POST")[0] == 202
+
+
+def lost(pod: Pod) -> None:
+    """The whole Pod at once, as with its node."""
+    pod.signal_all(signal.SIGKILL)
+    until(lambda: not pod.sidecar.alive() and not pod.app.alive(), what=f"{pod.name} is gone", timeout=30)
+
+
+def frozen(pod: Pod) -> None:
+    pod.signal_all(signal.SIGSTOP)
+
+
+def thawed(pod: Pod) -> None:
+    pod.signal_all(signal.SIGCONT)
+
+
+BACK: dict[Callable[[Pod], None], Callable[[Pod], None]] = {released: lambda pod: None, lost: Pod.start, frozen: thawed}
+
+
+def handed_over(stage: Stage, ways: list[Callable[[Pod], None]]) -> None:
+    """The holder of the watcher is taken out in each of these ways, while payments come; the last of them is taken after."""
+    stage.bank.open()
+    pods = list(stage.pods.values())
+    for take_out in ways:
+        first = holder(pods, lease="payments")
+        _until_it_moves(stage)
+        take_out(first)
+        holder([pod for pod in pods if pod is not first], lease="payments")
+        _until_it_moves(stage)
+        BACK[take_out](first)
+        until(lambda first=first: first.ask("/payments")[0] == 409, what=f"{first.name} stands by", timeout=60)
+    stage.bank.close()
+    until(lambda: _cursor(stage) == stage.bank.known, what="the last payment is taken", timeout=60)
+
+
+def _cursor(stage: Stage) -> int:
+    rows = stage.rows("SELECT (value #>> '{}')::int FROM soloist.checkpoints WHERE name = 'payments'")
+    return int(rows[0][0]) if rows else 0
+
+
+def _until_it_moves(stage: Stage) -> None:
+    was = _cursor(stage)
+    until(lambda: _cursor(stage) > was, what=f"the cursor moves on from {was}", timeout=60)
