@@ -20,6 +20,7 @@ from typing import Any
 from tests.bench.processes import machine
 
 HEAD = "Written by `make evidence`, out of a run of its own; nothing in it was edited."
+MACHINE = machine()
 _UNSAID = ("/tmp/", "kubeconfig")
 """What would tell of the machine's folders and of nothing else."""
 
@@ -41,7 +42,7 @@ def write(name: str, title: str, *parts: str) -> None:
 def where() -> str:
     """The machine and the programs, and when."""
     node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    return f"{machine()}, Node {node}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
+    return f"{MACHINE}, Node {node}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
