@@ -18,7 +18,7 @@ SIDE_BY_SIDE := --dist loadfile
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo demo-cluster demo-kind test test-long test-lowest adoption check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
+.PHONY: help demo demo-cluster demo-kind test test-long test-lowest adoption evidence check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
 
 help: ## print these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ test-lowest: ## the tests that need no cluster, on the lowest versions that pypr
 adoption: $(READY) ## four backends of manifests/examples adopt it, step by step, and are put through their faults; wants Node and npm
 	@$(BIN)/python -m tests.cluster binaries >/dev/null
 	@$(BIN)/python -m pytest -m adoption -n 2 $(SIDE_BY_SIDE) tests/adoption
+
+evidence: $(READY) ## write docs/evidence anew out of runs of the same examples
+	@SOLOIST_EVIDENCE=docs/evidence $(MAKE) --no-print-directory adoption
 
 check: $(READY) ## format, lint, types and import contracts, in under a minute
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format" >&2; exit 1; }

@@ -32,7 +32,7 @@ from tests.postgres.server import Database
 from tests.queue.workers import ENTRY, Worker
 
 LEASE_SECONDS = 6
-TIMEOUT_SECONDS = 12
+TIMEOUT_SECONDS = 8
 AUTHORIZATION = "Bearer of-the-test"
 SECRET = "the endpoint's secret"
 QUICKER = {

@@ -12,10 +12,11 @@ from tests.adoption.evidence import lines, table, write
 from tests.adoption.invoices import LEASE_SECONDS, Stage
 
 SHOWN = 10
-TOLD = ("leading", "lost the Lease", "stopped", "claims lost")
+TOLD = ("elected", "queue is worked")
 
 
 def idle_retry(stage: Stage) -> None:
+    """Writes docs/evidence/idle-retry.md, where it is wanted."""
     retries = books.retried_when_due(stage)
     late = sorted((request.at - due).total_seconds() for _, due, request in retries)
     first = stage.by_row("doomed")
@@ -47,6 +48,7 @@ def idle_retry(stage: Stage) -> None:
 
 
 def two_replicas(stage: Stage, logs: list[Path]) -> None:
+    """Writes docs/evidence/two-replicas.md, where it is wanted; ``logs`` are those of controllers and workers."""
     requests = stage.by_row("hooks")
     counted = Counter(map(len, requests.values()))
     accepted = Counter(
