@@ -85,6 +85,17 @@ def ready(port: int) -> bool:
         return False
 
 
+def not_ready(port: int) -> str:
+    """What /readyz says where it says no; empty where it says yes, or nothing yet."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+            return ""
+    except urllib.error.HTTPError as answer:
+        return answer.read().decode()
+    except OSError:
+        return ""
+
+
 def revive(crew: Crew) -> None:
     """Start those again whose container has ended."""
     for name, member in list(crew.members.items()):

@@ -9,8 +9,10 @@ import pytest
 from tests.api.account import REST, RUNS, Account, start_as
 from tests.api.crew import Crew
 from tests.api.going_on import SOON, check, epoch, goes_on, tick
+from tests.api.tending import not_ready, ready
 from tests.cluster.backend import Backend
 from tests.cluster.fixtures import Namespace
+from tests.cluster.free_ports import free_ports
 from tests.cluster.https_proxy import HttpsProxy
 
 pytestmark = pytest.mark.cluster
@@ -68,6 +70,26 @@ def test_a_right_that_is_taken_away_stops_the_jobs_that_need_it_only_and_says_so
     for one, job in ((crew, "well"), (theirs, "barred")):
         check(one, backend, job, f"/{job}")
     api.delete(f"/api/v1/namespaces/{other.name}")
+
+
+def test_a_controller_that_may_not_list_jobs_says_so_and_launches_them_when_it_may(
+    crew: Crew, backend: Backend, account: Account
+) -> None:
+    (port,) = free_ports(1)
+    jobs = {"apiGroups": ["soloist.dev"], "resources": ["scheduledjobs"], "verbs": ["get", "list", "watch"]}
+    account.may(crew.namespace.name, [RUNS, *(rule for rule in REST if rule != jobs)])
+    crew.job("sweep", schedule="@every 1s", http={"url": backend.url("/s")})
+    member = start_as(crew, account, "a", SOLOIST_HEALTH_PORT=str(port))
+    forbidden = 'cannot list resource "scheduledjobs"'
+    crew.wait(lambda: forbidden in not_ready(port), what="it says why it is not ready", timeout=SOON)
+    event = crew.wait(lambda: told(crew.namespace, "JobsUnreadable"), what="an Event says so", timeout=SOON)
+    assert forbidden in event["note"]
+    assert "grant what manifests/rbac says" in event["note"]
+    assert "cannot list resource" in member.log()
+    assert backend.received("/s") == []
+    account.may(crew.namespace.name, [RUNS, *REST])
+    goes_on(backend, "/s")
+    crew.wait(lambda: ready(port), what="it is ready", timeout=60)
 
 
 def told(namespace: Namespace, reason: str) -> Raw | None:

@@ -6,8 +6,6 @@ import base64
 import http.client
 import json
 import ssl
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +17,7 @@ import yaml
 
 from soloist.adapters.postgres.migrate import migrate
 from tests.api.crew import FAST, Crew
-from tests.api.tending import ready
+from tests.api.tending import not_ready, ready
 from tests.cluster import server_flags
 from tests.cluster.certificates import Pair, make_authority, signed
 from tests.cluster.children import until
@@ -334,17 +332,6 @@ def test_a_controller_without_a_certificate_says_so_and_serves_when_it_has_one(s
     stage.show(stage.signed("metrics-late"), shown)
     until(lambda: ready(health), what="b is ready", timeout=PATIENCE)
     assert len({event["note"] for event in told()}) == len(told()), "each sentence once"
-
-
-def not_ready(port: int) -> str:
-    """What /readyz says where it says no."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
-            return ""
-    except urllib.error.HTTPError as answer:
-        return answer.read().decode()
-    except OSError:
-        return ""
 
 
 def test_its_rights_are_enough_and_each_is_used(stage: Stage) -> None:

@@ -147,7 +147,6 @@ def test_a_worker_may_write_its_cost_change_it_and_take_it_away(release: Release
         {"metadata": {"finalizers": ["example.com/stays"]}},
         {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "y"}]}},
         {"spec": {"activeDeadlineSeconds": 1}},
-        {"spec": {"tolerations": [{"operator": "Exists"}]}},
         {"spec": {"containers": [{"name": "worker", "image": "evil:1"}]}},
     ],
     ids=str,
@@ -196,7 +195,7 @@ def test_a_worker_says_what_it_has_in_hand_and_when_it_has_nothing_more(
     api.create(home.path("secrets"), {"metadata": {"name": "db"}, "data": uri})
     spec = {
         "database": {"secretName": "db", "key": "uri"},
-        "deliver": {"http": {"url": backend.url("/slow"), "timeoutSeconds": 60}},
+        "deliver": {"http": {"url": backend.url("/slow"), "timeoutSeconds": 45}},
     }
     head = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "slow"}}
     api.create(home.ours("workqueues"), {**head, "spec": spec})

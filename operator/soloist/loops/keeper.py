@@ -7,7 +7,7 @@ of which neither a watch nor a list has been heard of for longer than the limit.
 import asyncio
 from collections.abc import Callable
 
-from soloist.domain.errors import SoloistError
+from soloist.domain.errors import PermanentError, SoloistError
 from soloist.loops.cache import Cache, Key
 from soloist.ports import Clock, Raw, Report, Store
 
@@ -15,14 +15,24 @@ NEVER = float("-inf")
 
 
 class Keeper:
-    """``wake`` is told of each job that changed. Moments are CLOCK_BOOTTIME."""
+    """``wake`` is told of each job that changed, ``refused`` of why jobs may not be listed. Moments are CLOCK_BOOTTIME."""
 
     def __init__(
-        self, *, cache: Cache, store: Store, report: Report, clock: Clock, wake: Callable[[Key], None], every: float
+        self,
+        *,
+        cache: Cache,
+        store: Store,
+        report: Report,
+        clock: Clock,
+        wake: Callable[[Key], None],
+        every: float,
+        refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._cache, self._store, self._report, self._clock = cache, store, report, clock
-        self._wake, self._every = wake, every
+        self._wake, self._every, self._refused = wake, every, refused
         self._gap = asyncio.Event()
+        self.trouble = ""
+        """Why the last list of jobs failed; empty where it did not."""
         self.jobs_listed = NEVER
         self.runs_listed = NEVER
 
@@ -73,10 +83,12 @@ class Keeper:
             self._gap.clear()
             try:
                 await self.relist_jobs()
-                wait = self._every
+                wait, self.trouble = self._every, ""
             except SoloistError as error:
                 self._report.failed("relist", error)
-                wait = min(self._every, 2.0)
+                if isinstance(error, PermanentError) and str(error) != self.trouble:
+                    self._refused(str(error))
+                wait, self.trouble = min(self._every, 2.0), str(error)
 
     def _wake_all(self, keys: set[Key]) -> None:
         for key in keys:

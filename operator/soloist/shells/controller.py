@@ -114,6 +114,7 @@ class Controller:
             store=store,
             report=report,
             wake=lambda key: scheduler.wake(key),
+            notice=self._notice,
         )
         place = {"namespace": settings.lease_namespace, "name": settings.lease_name}
         ground = kube_ground(self._access, **place, timing=settings.timing)

@@ -54,8 +54,9 @@ class Freshness:
         return {"cache": self._is_filled, "fresh": self._is_fresh, "watch": self._is_watched}
 
     def _is_filled(self) -> tuple[bool, str]:
-        filled = self._keeper.jobs_listed > NEVER
-        return filled, f"{len(self._cache)} jobs are known" if filled else "the first list is not through"
+        if self._keeper.jobs_listed > NEVER:
+            return True, f"{len(self._cache)} jobs are known"
+        return False, f"the first list is not through{': ' if self._keeper.trouble else ''}{self._keeper.trouble}"
 
     def _is_fresh(self) -> tuple[bool, str]:
         fresh = self.fresh()

@@ -38,11 +38,19 @@ class Knowledge:
         store: KubeStore,
         report: Report,
         wake: Callable[[Key], None],
+        notice: Callable[[str, str], None],
     ) -> None:
+        self._notice = notice
         self.cache = Cache()
         self.job_watch = JobWatch(quiet, boottime=clock.boottime, namespaces=settings.namespaces)
         self._keeper = Keeper(
-            cache=self.cache, store=store, report=report, clock=clock, wake=wake, every=settings.relist
+            cache=self.cache,
+            store=store,
+            report=report,
+            clock=clock,
+            wake=wake,
+            every=settings.relist,
+            refused=self._refused,
         )
         self._runs_watch = Watch(
             quiet,
@@ -71,6 +79,10 @@ class Knowledge:
         """Follow the ScheduledJobs; what is returned is to be run for ever."""
         self._kopf.start()
         return self._keeper.run()
+
+    def _refused(self, sentence: str) -> None:
+        remedy = "Apply manifests/crds where the kind is missing, and grant what manifests/rbac says where a right is."
+        self._notice("JobsUnreadable", f"{sentence}. {remedy}")
 
     async def stop(self) -> None:
         await self._kopf.stop()
