@@ -91,7 +91,9 @@ def test_in_named_namespaces_nothing_is_granted_for_the_whole_cluster() -> None:
     values = {"namespaces": ["billing", "mail"], "secrets": {"namespaces": ["mail"]}, "rbac": {"aggregate": False}}
     text = rendered(values)
     assert of_kind(text, "ClusterRole", "ClusterRoleBinding") == []
-    assert any("events" in rule["resources"] for rule in one(text, "Role", "soloist-leader")["rules"]), "about the Lease"
+    assert any("events" in rule["resources"] for rule in one(text, "Role", "soloist-leader")["rules"]), (
+        "about the Lease"
+    )
     places = {(each["metadata"]["name"], each["metadata"]["namespace"]) for each in of_kind(text, "Role")}
     assert places == {
         *((f"soloist-{part}", namespace) for part in ("controller", "worker") for namespace in ("billing", "mail")),
