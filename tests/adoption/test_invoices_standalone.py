@@ -1,0 +1,108 @@
+"""The example `invoices` without Kubernetes: the same manifest, two processes over one database, the leader killed in the middle of all of it.
+
+One kill hits both: the leader holds claims whose requests are on their way, and a call whose transaction is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.adoption import invoices_books as books
+from tests.adoption import invoices_story as happens
+from tests.adoption.invoices import AUTHORIZATION, Stage, invoices
+from tests.adoption.invoices_books import OVERDUE, signed
+from tests.adoption.invoices_story import frozen, lost, released
+from tests.cluster.children import until
+from tests.postgres.server import Postgres
+from tests.standalone.crew import Crew
+
+pytestmark = [pytest.mark.adoption, pytest.mark.slow]
+
+HANDOVERS = [released, lost, frozen, released]
+
+
+@pytest.fixture(scope="module")
+def stage(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """What came of it, once all is still."""
+    database, folder = postgres.create_database("invoices_alone"), tmp_path_factory.mktemp("invoices")
+    resumed = {"suspend: true": "suspend: false"}
+    with invoices(database, folder, put=resumed, SOLOIST_DATABASE=database.dsn()) as made:
+        crew = Crew(folder, database.dsn(), made.receiver)
+        try:
+            for number in (1, 2):
+                made.reader.do(number)
+            made.start()
+            one_leader_is_killed_in_the_middle(made, crew)
+            happens.handed_over(made, HANDOVERS)
+            yield made
+        finally:
+            crew.stop()
+            for log in sorted(folder.glob("*.log")):
+                print(f"---- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
+    postgres.drop_database(database.name)
+
+
+def one_leader_is_killed_in_the_middle(made: Stage, crew: Crew) -> None:
+    env = {
+        "SOLOIST_FILE": str(Path(made.reader.example) / "soloist.yaml"),
+        "SOLOIST_SECRET_BACKEND_AUTHORIZATION": AUTHORIZATION,
+        "SOLOIST_SECRET_BACKEND_DATABASE_URL": made.database.dsn(),
+        "SOLOIST_DATA_ALLOW": "127.0.0.0/8",
+    }
+    with happens.overdue_call_that_waits(made) as again:
+        for name in ("s1", "s2"):
+            crew.ready(name, **env)
+        leader = crew.leader()
+        happens.until_it_waits(made)
+        happens.five_hundred_come(made)
+        until(lambda: happens.in_the_middle(made, [leader.name]), what="it is in the middle of sends too", timeout=60)
+        leader.kill_both()
+        crew.leader(other_than=leader.name)
+        until(again, what="the next leader calls again while the first call is open", timeout=120)
+    crew.ready(leader.name, **env)
+    happens.until_none_is_left(made)
+    happens.until_sent(made, "overdue", len(OVERDUE))
+    until(lambda: len(made.said("before")) > 0, what="the repeated call was answered", timeout=60)
+
+
+def test_every_delivery_has_one_accepted_completion(stage: Stage) -> None:
+    books.accepted_once(stage)
+
+
+def test_a_request_that_came_again_had_the_same_keys_and_a_higher_fence(stage: Stage) -> None:
+    books.sent_again_under_the_same_keys(stage)
+    assert [each.path for each in stage.receiver.received() if not signed(each)] == []
+
+
+def test_what_the_killed_process_held_was_claimed_again_within_lease_and_poll(stage: Stage) -> None:
+    books.claimed_again_in_time(stage)
+
+
+def test_a_fifth_failure_is_in_the_backends_own_dead_letter_table(stage: Stage) -> None:
+    books.dead_at_the_fifth_failure(stage)
+
+
+def test_a_retry_comes_when_it_is_due_with_nobody_asking(stage: Stage) -> None:
+    books.retried_when_due(stage)
+
+
+def test_the_call_whose_leader_was_killed_was_repeated_under_its_key_and_a_higher_fence(stage: Stage) -> None:
+    books.the_call_made_twice(stage)
+
+
+@pytest.mark.parametrize("table", ["invoice_status_history", "activity_events", "notifications"])
+def test_each_overdue_invoice_has_one_row(stage: Stage, table: str) -> None:
+    books.one_row_for_each(stage, table, OVERDUE)
+    books.one_webhook_for_each(stage, "overdue", OVERDUE)
+
+
+@pytest.mark.parametrize("job", ["send-scheduled", "payment-reminders", "overdue-invoices"])
+def test_no_attempt_of_a_run_was_made_twice(stage: Stage, job: str) -> None:
+    books.no_attempt_made_twice(stage, job, least=2)
+
+
+def test_hand_overs_of_the_watcher_skip_no_payment(stage: Stage) -> None:
+    books.no_payment_skipped(stage, len(HANDOVERS))
