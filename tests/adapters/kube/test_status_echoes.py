@@ -1,11 +1,13 @@
-"""What is taken out of a watch before kopf reads it, and what is not."""
+"""What is taken out of a list and of a watch before kopf reads it, and what is not."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from soloist.adapters.kube.status_echoes import WithoutEchoes
+import pytest
+
+from soloist.adapters.kube.status_echoes import WithoutEchoes, WithoutItems
 
 
 class Content:
@@ -19,6 +21,9 @@ class Content:
     async def iter_chunked(self, _size: int) -> AsyncIterator[bytes]:
         for piece in self._pieces:
             yield piece
+
+    async def read(self, _size: int) -> bytes:
+        return b"".join(self._pieces)
 
 
 def event(kind: str, version: int, *, name: str = "a", status: Any = None, **metadata: Any) -> bytes:
@@ -84,3 +89,23 @@ def test_what_is_no_event_passes_as_it_came() -> None:
 
 def test_whatever_else_is_asked_of_the_content_is_answered_by_it() -> None:
     assert WithoutEchoes(Content(), {}).total_bytes == 7  # type: ignore[arg-type]
+
+
+def read_list(said: bytes, known: dict[str, int]) -> bytes:
+    return asyncio.run(WithoutItems(Content(said), known).read())  # type: ignore[arg-type]
+
+
+def test_of_a_list_its_position_is_left_and_what_it_had_is_known() -> None:
+    known: dict[str, int] = {}
+    item = json.loads(event("ADDED", 3))["object"]
+    whole = {"kind": "ScheduledJobList", "metadata": {"resourceVersion": "7"}, "items": [item]}
+    assert json.loads(read_list(json.dumps(whole).encode(), known)) == {**whole, "items": []}
+    echo, edit = event("MODIFIED", 8, status={"x": 1}), event("MODIFIED", 9, generation=2)
+    assert read(echo, edit, known=known) == [("BOOKMARK", "8"), ("MODIFIED", "9")]
+
+
+@pytest.mark.parametrize("said", [b"", b"<html>", b"[]", b'{"items": 1}', b'{"items": [{}]}', b'{"kind": "Status"}'])
+def test_what_is_not_a_list_comes_as_it_is(said: bytes) -> None:
+    known: dict[str, int] = {}
+    assert read_list(said, known) == said
+    assert not known

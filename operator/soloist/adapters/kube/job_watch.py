@@ -1,6 +1,7 @@
 """Waits for Jobs: by one watch over all of ours, and by a read now and then, should the watch miss something."""
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -63,7 +64,8 @@ class JobWatch:
         """The first state of that very Job that is wanted. ``first``: seconds to the first read, where it is soon."""
         told: asyncio.Queue[Seen] = asyncio.Queue()
         self._waiting.setdefault(uid, set()).add(told)
-        pause = self._read_every if first is None else first
+        # Those that were launched together shall not be read together: it would be while the next are to be launched.
+        pause = self._read_every * random.uniform(0.5, 1.5) if first is None else first
         try:
             while True:
                 try:

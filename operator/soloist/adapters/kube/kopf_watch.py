@@ -1,10 +1,10 @@
-"""ScheduledJobs as kopf sees them: the only place that imports kopf, and it only watches.
+"""Changes of ScheduledJobs as kopf sees them: the only place that imports kopf, and it only watches.
 
 Why it is right: ``kopf.on.event`` writes nothing (no finalizer, no annotation, no peering, no Event); kopf has a thread and a
 loop of its own, since it cancels every task that was created after it started; it ends on what it takes for fatal, so it is
 started again, with a growing wait; and since it gets its session from us, each of its requests is seen: a watch is renewed
-every ``window`` seconds, so one that is silent for three times that is dead, whatever kopf believes (nolar/kopf#1276), and a list
-after the first is a gap in which deletions went untold, which the caller closes by its own. Changes of a status alone are not told.
+every ``window`` seconds, so one that is silent for three times that is dead, whatever kopf believes (nolar/kopf#1276), and each list
+is a gap, which the caller closes by its own: of what is in it nothing is told, as nothing is of changes of a status alone.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import kopf
 from soloist.adapters.kube.api import open_session
 from soloist.adapters.kube.config import Access
 from soloist.adapters.kube.served import check_served
-from soloist.adapters.kube.status_echoes import WithoutEchoes
+from soloist.adapters.kube.status_echoes import WithoutEchoes, WithoutItems
 from soloist.adapters.kube.store import GROUP, JOBS, VERSION, path_of, slim
 from soloist.domain.errors import TransientError
 from soloist.ports import Raw
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class KopfWatch:
-    """Tells the loop that ``start`` was called in of every ScheduledJob: ``on_event(type, object)``, ``on_gap()``.
+    """Tells the loop that ``start`` was called in of every change: ``on_event(type, object)``, ``on_gap()`` where it is to list.
 
     ``heard`` is the CLOCK_BOOTTIME of the last answer to a list or watch of the namespace that has been silent the longest.
     """
@@ -51,7 +51,6 @@ class KopfWatch:
         paths = [path_of(JOBS, namespace) for namespace in self._namespaces or (None,)]
         self._heard: dict[str, float] = dict.fromkeys(paths, float("-inf"))
         self._watched = dict(self._heard)
-        self._listed: set[str] = set()
         self._known: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -170,9 +169,8 @@ class KopfWatch:
             self._watched[path] = self._boottime()
             response.content = WithoutEchoes(response.content, self._known)  # type: ignore[assignment]
             return
-        if path in self._listed:
-            self._tell(self._on_gap)
-        self._listed.add(path)
+        response.content = WithoutItems(response.content, self._known)  # type: ignore[assignment]
+        self._tell(self._on_gap)
 
     def _tell(self, callback: Callable[..., None], *args: Any) -> None:
         if self._caller is not None and not self._caller.is_closed():
