@@ -17,7 +17,7 @@ import aiohttp
 
 from soloist.adapters.kube.answers import refusal_or_transient
 from soloist.adapters.kube.config import Access
-from soloist.domain.errors import PermanentError, TransientError
+from soloist.domain.errors import ConfigError, PermanentError, TransientError
 from soloist.ports import Raw
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -95,7 +95,7 @@ class KubeApi:
                     ) as response,
                 ):
                     said = await response.read()
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            except (aiohttp.ClientError, TimeoutError, OSError, ConfigError) as error:
                 raise _unanswered(doing, error, seconds) from error
         if not 200 <= response.status < 300:
             raise refusal_or_transient(doing, response.status, said, response.headers)
@@ -122,7 +122,7 @@ class KubeApi:
                     for line in more:
                         yield b"".join(rest)
                         rest = [line]
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ConfigError) as error:
             raise _unanswered(doing, error, quiet) from error
 
     async def _send(self, method: str, path: str, *, headers: dict[str, str], **more: Any) -> aiohttp.ClientResponse:
@@ -165,6 +165,8 @@ def parse_object(doing: str, said: bytes) -> Raw:
 def _unanswered(doing: str, error: BaseException, seconds: float) -> TransientError | PermanentError:
     if isinstance(error, aiohttp.InvalidURL):
         return PermanentError(f"{doing}: the API server's address cannot be used: {error}")
+    if isinstance(error, ConfigError):
+        return TransientError(f"{doing}: {error}", sent=False)  # credentials that are there again later
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return TransientError(f"{doing}: the API server cannot be reached: {error}", sent=False)
     if isinstance(error, TimeoutError):
