@@ -131,6 +131,64 @@ def test_runs_that_are_due_together_share_transactions_and_each_adds_its_row_onc
     assert scalar(connection, transactions) < TOGETHER / 4
 
 
+def test_runs_with_a_unique_key_and_without_and_of_several_queues_share_a_transaction(
+    queue_database: Database, connection: Connection
+) -> None:
+    kinds = [
+        action_of(enqueue={"queue": "q", "payload": {"run": "{key}"}}),
+        action_of(enqueue={"queue": "later", "payload": {"run": "{key}"}, "dueInSeconds": 3600, "priority": 2}),
+        action_of(enqueue={"queue": "keyed", "payload": {"run": "{key}"}, "uniqueKey": "one"}),
+    ]
+
+    async def scene() -> list[Outcome]:
+        async with leading(queue_database.dsn()) as leader:
+            runs = (leader.launch(kinds[tick % 3], tick) for tick in range(TOGETHER))
+            return list(await asyncio.gather(*runs))
+
+    found = [said(outcome) for outcome in play(scene())]
+    rows = connection.execute(
+        "SELECT w.id, w.queue, w.due_at > now(), w.priority, r.outcome ->> 'said' FROM soloist.work_items AS w"
+        " JOIN soloist.job_runs AS r ON r.run_key = w.payload ->> 'run'"
+    ).fetchall()
+    assert len(rows) == 2 * TOGETHER // 3 + 1
+    assert {queue: (later, priority) for _, queue, later, priority, _ in rows} == {
+        "q": (False, 1),
+        "later": (True, 2),
+        "keyed": (False, 1),
+    }
+    assert {text for *_, text in rows} == {f"row {id_} of queue {queue}" for id_, queue, *_ in rows}
+    assert {text for *_, text in rows} < set(found)
+    assert sum(text.startswith("none added: queue keyed") for text in found) == TOGETHER // 3 - 1
+    assert scalar(connection, "SELECT count(*) FROM soloist.job_runs") == TOGETHER
+
+
+def test_a_tick_whose_record_was_pruned_adds_no_row_again(queue_database: Database, connection: Connection) -> None:
+    action = action_of(enqueue={"queue": "q"})
+
+    async def scene() -> list[Outcome]:
+        async with leading(queue_database.dsn()) as leader:
+            await leader.launch(action, 3)
+            connection.execute("SELECT soloist.prune_runs('0 s')")
+            return list(await asyncio.gather(*(leader.launch(action, tick) for tick in range(6))))
+
+    found = play(scene())
+    assert all(isinstance(outcome, Succeeded) for outcome in found)
+    assert ["a time so old counts as done" in getattr(outcome, "message", "") for outcome in found] == [True] * 4 + [False] * 2  # fmt: skip
+    assert scalar(connection, "SELECT count(*) FROM soloist.work_items") == 3
+    assert scalar(connection, "SELECT count(*) FROM soloist.job_runs") == 2
+
+
+def test_whoever_may_do_what_workers_do_may_enqueue_runs(queue_database: Database, connection: Connection) -> None:
+    role = queue_database.server.role("enqueuer")
+    connection.execute(f"SELECT soloist.allow_work('{role}')")
+
+    async def scene() -> Outcome:
+        async with leading(queue_database.dsn(role)) as leader:
+            return await leader.launch(action_of(enqueue={"queue": "q"}))
+
+    assert said(play(scene())).startswith("row ")
+
+
 def test_a_run_that_has_to_wait_for_somebody_else_holds_up_no_other(
     queue_database: Database, connection: Connection
 ) -> None:

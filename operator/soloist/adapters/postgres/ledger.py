@@ -95,12 +95,14 @@ class Ledger:
         rows = await self.database.fetch(statement("recorded_run"), keys_of(order))
         return Recorded(outcome=rows[0][0], epoch=rows[0][1], at=rows[0][2]) if rows else None
 
+    def wants_pruning(self) -> bool:
+        return self._boottime() - self._pruned >= PRUNES_EVERY
+
     async def prune(self) -> None:
-        """Forget old rows, now and then. What goes wrong is tried again the next time."""
-        now = self._boottime()
-        if now - self._pruned < PRUNES_EVERY:
+        """Forget old rows. What goes wrong is tried again the next time."""
+        if not self.wants_pruning():
             return
-        self._pruned = now
+        self._pruned = self._boottime()
         try:
             gone = MOST_AT_ONCE
             while gone >= MOST_AT_ONCE:

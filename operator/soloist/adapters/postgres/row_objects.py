@@ -15,6 +15,8 @@ from soloist.ports import Raw
 
 API_VERSION = "soloist.dev/v1alpha1"
 JOB, RUN, QUEUE = "ScheduledJob", "JobRun", "WorkQueue"
+OWN_DATABASE = "soloist.dev/own-database"
+"""Annotation of a WorkQueue whose rows are in the very database in which it is found itself."""
 _KEPT = ("labels", "annotations", "ownerReferences")
 
 

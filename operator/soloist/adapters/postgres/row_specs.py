@@ -48,11 +48,16 @@ class RowSpecs:
     def __init__(self, database: Database, *, shard: str, writer: str) -> None:
         self._database, self._shard, self._writer = database, shard, writer
 
-    async def apply(self, objects: Sequence[Raw], *, kinds: Sequence[str], epoch: int) -> Applied:
-        """Make these all that there is of ``kinds``. Raises RowRefused with SO002 where the epoch is another by now."""
+    async def apply(
+        self, objects: Sequence[Raw], *, kinds: Sequence[str], epoch: int, compared: bool = True
+    ) -> Applied:
+        """Make these all that there is of ``kinds``. Raises RowRefused with SO002 where the epoch is another by now.
+
+        ``compared``: these are what the others hold their files against.
+        """
         values = {
             "shard": self._shard, "writer": self._writer, "epoch": epoch, "kinds": list(kinds),
-            "objects": json_text([_asked(raw) for raw in objects]), "hash": hash_of(objects),
+            "objects": json_text([_asked(raw) for raw in objects]), "hash": hash_of(objects) if compared else None,
         }  # fmt: skip
         ((made, changed, removed),) = await self._database.fetch(statement("apply_objects"), values, most_seconds=60.0)
         return Applied(made=made, changed=changed, removed=removed)

@@ -90,7 +90,13 @@ class RowStore:
     async def write_run_status(
         self, namespace: str, name: str, *, uid: str, resource_version: str, status: Mapping[str, Any]
     ) -> Written | Conflict | Gone:
-        return await self._status(RUN, namespace, name, uid, resource_version, status, whole=False)
+        return await self.merge_status(RUN, namespace, name, uid=uid, resource_version=resource_version, status=status)
+
+    async def merge_status(
+        self, kind: str, namespace: str, name: str, *, uid: str, resource_version: str, status: Mapping[str, Any]
+    ) -> Written | Conflict | Gone:
+        """The same of any kind."""
+        return await self._status(kind, namespace, name, uid, resource_version, status, whole=False)
 
     async def _status(
         self, kind: str, namespace: str, name: str, uid: str, version: str, status: Mapping[str, Any], *, whole: bool

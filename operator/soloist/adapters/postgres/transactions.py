@@ -53,7 +53,7 @@ class SqlLauncher:
         except SoloistError as problem:
             return not_found(problem)
         outcome = await self._transacted(order, ledger, queue)
-        if isinstance(outcome, Succeeded):
+        if isinstance(outcome, Succeeded) and ledger.wants_pruning():
             self._prune(ledger)
         return outcome
 

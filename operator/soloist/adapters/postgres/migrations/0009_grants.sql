@@ -23,4 +23,5 @@ BEGIN
         'soloist.dead_rows, soloist.listening TO %I', role);
     EXECUTE format('GRANT SELECT ON soloist.migrations, soloist.mapped_queues TO %I', role);
     EXECUTE format('GRANT SELECT, UPDATE ON SEQUENCE soloist.fence TO %I', role);
+    EXECUTE format('GRANT USAGE ON SEQUENCE soloist.work_items_id_seq TO %I', role);
 END $$;

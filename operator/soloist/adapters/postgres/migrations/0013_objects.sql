@@ -172,7 +172,7 @@ END $$;
 -- Makes `objects` (kind, namespace, name, spec, and labels and annotations as `given`) all that there are of `kinds`, in one
 -- transaction that checks the epoch last (SO002): whoever leads no longer applies nothing. Only another spec moves the
 -- generation; what a person has annotated stays; what goes takes along what it owns. `hash` is kept for the others to
--- compare. Says how many were made, changed, and removed. Thousands against thousands are joined by hashing, whatever the
+-- compare; null leaves the one that is there. Says how many were made, changed, and removed. Thousands against thousands are joined by hashing, whatever the
 -- planner guesses of a table that was filled a moment ago: everybody else's writes wait meanwhile.
 CREATE FUNCTION soloist.apply_objects(shard text, writer text, epoch bigint, kinds text[], objects jsonb, hash text)
 RETURNS TABLE (made bigint, changed bigint, removed bigint)
@@ -226,7 +226,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM edited) INTO made, changed;
     UPDATE soloist.shards AS s SET specs = hash, specs_of = apply_objects.writer, specs_at = clock_timestamp()
-    WHERE s.shard = apply_objects.shard AND s.specs IS DISTINCT FROM hash;
+    WHERE s.shard = apply_objects.shard AND hash IS NOT NULL AND s.specs IS DISTINCT FROM hash;
     IF made + changed + removed > 0 THEN
         PERFORM pg_notify('soloist_changes', format(
             '%s %s %s', CASE WHEN removed > 0 THEN 'removed' ELSE 'objects' END, apply_objects.writer, apply_objects.shard
