@@ -13,8 +13,11 @@ from soloist.domain.gate import Verdict, blockers, closed, judge, retry_blockers
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy, MissedRunPolicy
 from soloist.domain.steps import Cancel, Launch, Step, TakeOver, WriteAttempt, WriteJob, WriteRun
-from soloist.domain.ticks import LATE, Reason, still_wanted, tick_of
+from soloist.domain.ticks import LATE, Reason, base, still_wanted, tick_of
 from soloist.domain.view import OUTCOME_UNKNOWN, View, attempts_left, held_until, launch_at, ours_alone, retries_unknown
+
+IDLE = timedelta(seconds=2)
+"""A job is looked at this often while it has an action under way."""
 
 
 def has_right(view: View, entry: Entry, run: Run) -> bool:
@@ -36,6 +39,17 @@ def launchable(view: View) -> Iterator[Run]:
 def is_imminent(view: View) -> bool:
     """A run is recorded and its instant is still to come: nothing may hold this job up meanwhile."""
     return any(view.now < launch_at(view, run) for run in launchable(view))
+
+
+def idle_after(view: View, launched: Run) -> timedelta:
+    """For how long nothing is wanted of a job of which that run has just been launched, unless something changes."""
+    others = any(not run.phase.final and run.uid != launched.uid for run in view.runs)
+    if others or len(view.job.active) > 1 or view.job.observed != view.observed:
+        return timedelta(0)
+    following = view.spec.schedule.next_after(base(view.job, view.observed))
+    if following is None:
+        return IDLE
+    return max(timedelta(0), min(IDLE, following - view.now - view.record_ahead))
 
 
 def launch(view: View) -> Step | None:

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 from soloist.domain.actions import Outcome
-from soloist.domain.runs import Memory, Phase
+from soloist.domain.runs import NOTHING, Memory, Phase
 from soloist.domain.steps import Launch
 
 
 def launching(known: Memory, step: Launch, boot: float) -> Memory:
     """Just before the effect: whatever happens now, this attempt counts as launched."""
+    if known is NOTHING:
+        return Memory(launched=step.attempt, sent_boot=boot, running=True)
     return replace(known, launched=step.attempt, sent_boot=boot, running=True, outcome=None, cancelled=None)
 
 

@@ -15,6 +15,7 @@ from soloist.domain.templates import render, template_problem
 Value = str | int | float | bool | None
 
 _TIME = "{scheduledTime}"
+_JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def bound(order: Order, action: SqlAction) -> list[Value]:
@@ -25,7 +26,7 @@ def bound(order: Order, action: SqlAction) -> list[Value]:
 
 def payload(order: Order, action: EnqueueAction) -> str:
     """The row's payload as JSON, the variables in its texts filled in."""
-    return json.dumps(_rendered(action.payload, variables(order)), ensure_ascii=False)
+    return _JSON(_rendered(action.payload, variables(order)))
 
 
 def unique_key(order: Order, action: EnqueueAction) -> str | None:

@@ -224,25 +224,30 @@ def retries_unknown(view: View, uid: str, attempt: int) -> bool:
 def standing(view: View, entry: Entry, run: Run | None) -> Standing:
     """How one recorded run counts for the others."""
     known = view.remembered(entry.uid)
-    held = Standing.HELD if view.boot < held_until(view, entry.uid) else Standing.OVER
     if run is None:
-        return _deleted(view, entry, held)
+        return _deleted(view, entry, _held(view, entry))
     if known.running:
         return Standing.GOING
     if run.phase.final:
-        return held if run.phase.held and not a_job_tells(entry) else Standing.OVER
+        return _held(view, entry) if run.phase.held and not a_job_tells(entry) else Standing.OVER
     if entry.lease != view.lease:
         going = view.now < launch_at(view, run) + view.spec.timeout
         return Standing.HELD if going else Standing.OVER
     if known.cancelled is not None:
         return Standing.OVER
     if known.outcome is not None:
-        return _ended(view, entry.uid, known, held)
+        return _ended(view, entry.uid, known, _held(view, entry))
     if run.phase is Phase.RETRYING:
-        return held if run.reason == OUTCOME_UNKNOWN and held is Standing.HELD else Standing.WAITING
+        unknown = run.reason == OUTCOME_UNKNOWN and _held(view, entry) is Standing.HELD
+        return Standing.HELD if unknown else Standing.WAITING
     if view.mine(entry) and not known.launched:
         return Standing.UNLAUNCHED
     return Standing.HELD
+
+
+def _held(view: View, entry: Entry) -> Standing:
+    """While its action may still be going on it counts as running, and then as over."""
+    return Standing.HELD if view.boot < held_until(view, entry.uid) else Standing.OVER
 
 
 def a_job_tells(entry: Entry) -> bool:

@@ -30,7 +30,7 @@ Stage = Callable[[str], None]
 class Acting:
     """``memory`` by uid of the run. By uid of the job: ``taken``, ticks whose run cannot be made; ``refused``, why the server has none.
 
-    ``stage`` is told of each stage that a run has passed; tests that kill a process there are its only user.
+    ``ended`` is told of a job of which an action is over; ``stage`` of each stage that a run has passed; tests that kill a process there are its only user.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Acting:
         launcher: Launcher,
         report: Report,
         clock: Clock,
-        wake: Callable[[Key], None],
+        ended: Callable[[Key], None],
         lanes: Lanes,
         stage: Stage,
     ) -> None:
         self._launcher, self._report, self._clock = launcher, report, clock
-        self._wake, self._lanes, self._stage = wake, lanes, stage
+        self._ended, self._lanes, self._stage = ended, lanes, stage
         self.memory: dict[str, Memory] = {}
         self.taken: dict[str, dict[datetime, Reason]] = {}
         self.refused: dict[str, str] = {}
@@ -62,15 +62,12 @@ class Acting:
         order = documents.order(view, run, step.attempt)
 
         async def act() -> None:
-            effect = asyncio.ensure_future(self._launcher.launch(order))
-            self._lanes.launching(effect)
-            await asyncio.sleep(0)
-            self._stage("launched")
-            outcome = await self._ending(effect)
+            asyncio.get_running_loop().call_soon(self._stage, "launched")  # once the effect is on its way
+            outcome = await self._ending(self._launcher.launch(order))
             self._stage("answered")
             self.memory[run.uid] = memory.ended(self.known(run.uid), outcome)
 
-        self._run_task(view, run, act)
+        self._lanes.launching(self._run_task(view, run, act))
 
     def inspect(self, view: View, run: Run) -> None:
         self.memory[run.uid] = memory.inspecting(view.remembered(run.uid))
@@ -92,7 +89,7 @@ class Acting:
 
         self._run_task(view, run, look)
 
-    def _run_task(self, view: View, run: Run, coroutine: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _run_task(self, view: View, run: Run, coroutine: Callable[[], Coroutine[Any, Any, None]]) -> RunTask:
         key = (view.job.namespace, view.job.name)
         entry = view.job.entry(run.uid)
         if entry is not None and a_job_tells(entry):
@@ -110,9 +107,10 @@ class Acting:
                     reason="LauncherFailed", message="The launcher failed; see the controller's log."
                 )
                 self.memory[run.uid] = memory.ended(self.known(run.uid), unknown)
-            self._wake(key)
+            self._ended(key)
 
         task.add_done_callback(over)
+        return task
 
     def forget(self, job: str, runs: Iterable[str]) -> None:
         """Of a ScheduledJob that is gone nothing need be remembered, but of runs that are still going on. All by uid."""
@@ -129,7 +127,7 @@ class Acting:
                 task.cancel()
 
     @staticmethod
-    async def _ending(effect: "asyncio.Future[Outcome]") -> Outcome:
+    async def _ending(effect: Coroutine[Any, Any, Outcome]) -> Outcome:
         try:
             return await effect
         except TransientError as error:

@@ -8,9 +8,11 @@ from soloist.loops.cache import Key
 QUIET_LEAD, LEAD_EACH = 0.03, 0.0025
 """Seconds: how long before its time a lone run is recorded, and how much sooner for each other one due at that instant."""
 
+MANY = 1000
+
 
 class Crowd:
-    """Each job stands at the instant of its next launch. ``most``: seconds that a record may lie ahead."""
+    """Each job stands at the instant of its next launch. ``most``: seconds that a record may lie ahead, for each ``MANY``."""
 
     def __init__(self, most: float) -> None:
         self._most = most
@@ -30,4 +32,4 @@ class Crowd:
     def lead(self, key: Key) -> float:
         """As shortly before the time as the burst allows, in seconds."""
         many = self._counted[self._instants[key]] if key in self._instants else 1
-        return min(self._most, QUIET_LEAD + LEAD_EACH * many)
+        return min(self._most * max(1.0, many / MANY), QUIET_LEAD + LEAD_EACH * many)

@@ -57,14 +57,16 @@ class Lanes:
         loop = asyncio.get_running_loop()
         limit = loop.time() + PATIENCE
         while True:
-            if not self._quiet.is_set():
-                await self._until_quiet(limit - loop.time())
+            await self.until_quiet(limit - loop.time())
             async with self._width:
                 if self._quiet.is_set() or loop.time() >= limit:
                     yield
                     return
 
-    async def _until_quiet(self, seconds: float) -> None:
+    async def until_quiet(self, seconds: float) -> None:
+        """Until nothing is urgent, for that time at the most."""
+        if self._quiet.is_set() or seconds <= 0:
+            return
         try:
             async with asyncio.timeout(seconds):
                 await self._quiet.wait()

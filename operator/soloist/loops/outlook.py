@@ -18,11 +18,11 @@ from soloist.ports import Clock
 
 
 class Outlook:
-    """``claim_ahead`` and ``record_ahead`` in seconds; the latter is the most, when many are due at one instant."""
+    """``claim_ahead`` and ``record_ahead`` in seconds; the latter is the most, when a thousand are due at one instant."""
 
     def __init__(self, cache: Cache, clock: Clock, acting: Acting, claim_ahead: float, record_ahead: float) -> None:
         self._cache, self._clock, self._acting = cache, clock, acting
-        self._claim_ahead = timedelta(seconds=claim_ahead)
+        self._claim_ahead, self._record_ahead = claim_ahead, record_ahead
         self._crowd = Crowd(record_ahead)
         self._specs: dict[Key, tuple[str, Spec]] = {}
 
@@ -32,7 +32,7 @@ class Outlook:
             spec = last if uid == job.uid else NOTHING_TO_RUN
         else:
             self._specs[key] = (job.uid, spec)
-        boot = self._clock.boottime()
+        boot, lead = self._clock.boottime(), self._crowd.lead(key)
         return View(
             job=job,
             spec=spec,
@@ -45,8 +45,8 @@ class Outlook:
             fleet_paused=term.fleet_paused is not None,
             now=term.now(boot),
             boot=boot,
-            claim_ahead=self._claim_ahead,
-            record_ahead=timedelta(seconds=self._crowd.lead(key)),
+            claim_ahead=timedelta(seconds=self._claim_ahead + max(0.0, lead - self._record_ahead)),
+            record_ahead=timedelta(seconds=lead),
             taken=self._acting.taken.get(job.uid, {}),
             refused=self._acting.refused.get(job.uid, ""),
         )

@@ -13,13 +13,14 @@ from soloist.domain import protocol
 from soloist.domain.errors import PermanentError, SoloistError
 from soloist.domain.runs import Job
 from soloist.domain.spec import Invalid, Spec
-from soloist.domain.steps import Stop, Wait
+from soloist.domain.steps import Launch, Stop, Wait
 from soloist.domain.term import Term
 from soloist.loops.acting import Acting, Stage
 from soloist.loops.cache import Cache, Key
 from soloist.loops.effects import Effects
 from soloist.loops.job_writes import JobWrites
 from soloist.loops.lanes import Lanes
+from soloist.loops.leisure import Leisure
 from soloist.loops.neighbours import Neighbours
 from soloist.loops.not_now import NotNow
 from soloist.loops.orphans import Orphans
@@ -66,7 +67,10 @@ class Scheduler:
         self._turns = Turns(report=report, clock=clock, term=term, step=self._step, recover=self._recover)
         self.wake, self.run = self._turns.wake, self._turns.run
         lanes = Lanes(pace.bookkeeping)
-        self._acting = Acting(launcher=launcher, report=report, clock=clock, wake=self.wake, lanes=lanes, stage=stage)
+        self._leisure = Leisure(lanes, self._turns)
+        self._acting = Acting(
+            launcher=launcher, report=report, clock=clock, ended=self._leisure.ended, lanes=lanes, stage=stage
+        )
         self._jobs = JobWrites(cache, store, report, self._acting, stage)
         runs = RunWrites(cache, store, launcher, report, self._acting, stage)
         self._effects = Effects(self._acting, lanes, self._jobs, runs)
@@ -87,6 +91,7 @@ class Scheduler:
     def close(self) -> None:
         """From now on nothing is launched."""
         self._draining = True
+        self._leisure.close()
 
     async def drain(self, grace: float) -> None:
         """Let actions end, and write what came of them, within ``grace`` seconds."""
@@ -116,6 +121,7 @@ class Scheduler:
 
     async def _step(self, key: Key) -> bool:
         """Take one step; False when there is nothing to do now."""
+        self._leisure.looked_at(key)
         job, term = self._cache.job(key), self._term()
         if job is None or term is None:
             self._turns.forget(key)
@@ -149,7 +155,7 @@ class Scheduler:
             await self._settle(key)
             self._turns.come_back(key, later.seconds)
             return False
-        return True
+        return not (isinstance(step, Launch) and self._leisure.rests(key, view, step.run))
 
     async def _end_orphan(self, key: Key, term: Term) -> bool:
         left = self._orphans.left(key, term)
