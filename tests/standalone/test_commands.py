@@ -69,9 +69,11 @@ def test_the_leader_counts_the_rows_of_its_queues_and_says_which_cannot_be_worke
         "queues.yaml",
         {"kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": good},
         {"kind": "WorkQueue", "metadata": {"name": "lost"}, "spec": {**good, "table": {"name": "public.nowhere"}}},
-    )
-    crew.ready("a")
+        {"kind": "WorkQueue", "metadata": {"name": "away"}, "spec": {**good, "database": {"secretName": "far", "key": "uri"}}},
+        {"kind": "Secret", "metadata": {"name": "far"}, "stringData": {"uri": "postgresql://127.0.0.1:1/far"}},
+    )  # fmt: skip
     crew.ask("SELECT soloist.enqueue('default/hooks', '{}') FROM generate_series(1, 3)")
+    crew.ready("a")
     port = crew.hear("a", "started")["health_port"]
 
     def metrics() -> str:
@@ -82,3 +84,15 @@ def test_the_leader_counts_the_rows_of_its_queues_and_says_which_cannot_be_worke
     assert 'soloist_queue_valid{namespace="default",queue="hooks"} 1.0' in metrics()
     assert "soloist_leader 1.0" in metrics()
     until(lambda: 'soloist_queue_valid{namespace="default",queue="lost"} 0.0' in metrics(), what="the other cannot be worked", timeout=60)  # fmt: skip
+    listed = until(lambda: [each for each in asked(crew, "queue", "list")["queues"] if each["ready"] == 3], what="the list has the counts", timeout=90)  # fmt: skip
+    assert [(each["name"], each["valid"]) for each in listed] == [("hooks", "True")]
+    page = soloist(crew, "queue", "list")
+    assert "default/lost: " in page
+    assert "-> soloist queue check lost -n default" in page
+    assert "Nothing stops the queue but spec.suspend: true." in soloist(crew, "queue", "check", "hooks")
+    assert "The queue is not worked until the errors are mended." in soloist(crew, "queue", "check", "lost", code=1)
+    assert "There are no dead letters of default/hooks." in soloist(crew, "queue", "dead", "hooks")
+    assert "Did you mean hooks?" in soloist(crew, "queue", "dead", "hoks", code=1)
+    assert "is in another database than the installation" in soloist(crew, "queue", "dead", "away", code=1)
+    (crew.files / "queues.yaml").unlink()
+    until(lambda: not asked(crew, "queue", "list")["queues"], what="queues that are in no file any more are gone", timeout=60)  # fmt: skip

@@ -5,7 +5,8 @@ from typing import Any, Protocol, TypeVar
 
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.kube.api import MERGE_PATCH, KubeApi
-from soloist.adapters.kube.store import JOBS, KubeStore, collection, path_of
+from soloist.adapters.kube.queue_watch import QUEUES
+from soloist.adapters.kube.store import JOBS, KubeStore, collection, list_all, path_of
 from soloist.domain.lease import LeaseRecord
 from soloist.domain.manifest_plan import REFUSED
 from soloist.domain.parsing import parse_job
@@ -27,6 +28,8 @@ class Desk(Protocol):
     async def job(self, name: str) -> Raw: ...
 
     async def runs_of(self, job: Raw) -> list[Raw]: ...
+
+    async def queues(self) -> list[Raw]: ...
 
     async def leases(self, hints: Iterable[str] = ()) -> Leases: ...
 
@@ -54,6 +57,10 @@ class KubeDesk:
 
     async def runs_of(self, job: Raw) -> list[Raw]:
         return await read_runs(self._api, job)
+
+    async def queues(self) -> list[Raw]:
+        places = [path_of(QUEUES, each) for each in self._target.namespaces or (None,)]
+        return (await list_all(self._api, places)).items
 
     async def leases(self, hints: Iterable[str] = ()) -> Leases:
         return await find_leases(self._api, self._target, hints)

@@ -43,13 +43,19 @@ access = _options(
     click.option("--context", default="", help="Context of the kubeconfig; default: its current one."),
     click.option("-n", "--namespace", default="", help="Namespace; default: the context's."),
 )  # fmt: skip
-cluster = _options(
-    access,
+lease = _options(
     click.option("--lease-name", default="soloist", envvar="SOLOIST_LEASE_NAME", show_default=True, help="Name of the controllers' Lease."),
     click.option("--lease-namespace", default="", envvar="SOLOIST_LEASE_NAMESPACE", help="Its namespace; default: found."),
-    click.option("--database", default="", envvar="SOLOIST_DATABASE", help="Instead of a cluster: the database of soloist standalone [SOLOIST_DATABASE]."),
+)  # fmt: skip
+embedded = _options(
     click.option("--embedded", is_flag=True, envvar="SOLOIST_EMBEDDED", help="Instead of a cluster: its embedded database [SOLOIST_EMBEDDED]."),
     click.option("--data", default="", envvar="SOLOIST_DATA", help="With --embedded: its folder; default: ~/.local/share/soloist."),
+)  # fmt: skip
+cluster = _options(
+    access,
+    lease,
+    click.option("--database", default="", envvar="SOLOIST_DATABASE", help="Instead of a cluster: the database of soloist standalone [SOLOIST_DATABASE]."),
+    embedded,
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """``soloist queue``: what its commands are called, take and say of themselves.
 
-A queue is found on the API server or, with -f, in a file; its database by its Secret, or by --database. Which database was
-asked is said each time, never with the password.
+A queue is found on the API server, in the database of ``soloist standalone`` or, with -f, in a file; its database by its
+Secret, or by --database. Which database was asked is said each time, never with the password.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from soloist.shells.cli_options import access, output_format, target
+from soloist.shells.cli_options import access, cluster, embedded, lease, output_format, target
 from soloist.shells.cli_text import WrongWords, emit
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ _LONGEST = timedelta(days=36500)
 
 def _place_options(function: Function) -> Function:
     for option in (
-        click.option("--database", metavar="DSN", default="", envvar="SOLOIST_DATABASE", help="Instead of the queue's Secret: postgresql://user@host/name [SOLOIST_DATABASE]"),
+        click.option("--database", metavar="DSN", default="", envvar="SOLOIST_DATABASE", help="Instead of the queue's Secret: postgresql://user@host/name; that of soloist standalone has its queues too [SOLOIST_DATABASE]"),
         click.option("-f", "--file", "files", metavar="FILE", multiple=True, help="Manifest with the WorkQueue (and its Secret) or a folder of such, instead of the API server; repeatable."),
     ):  # fmt: skip
         function = option(function)
-    return access(function)
+    return access(lease(embedded(function)))
 
 
 def _place(name: str, options: dict[str, Any]) -> "QueuePlace":
@@ -44,7 +44,9 @@ def _place(name: str, options: dict[str, Any]) -> "QueuePlace":
         name, options = plain, {**options, "namespace": namespace}
     if files:
         return cli_queue_place.in_files(files, options["namespace"], name, database)
-    return cli_queue_place.in_cluster(target(options), name, database)
+    asked = target(options)
+    found = cli_queue_place.in_rows(asked, name) if asked.database else None
+    return found or cli_queue_place.in_cluster(target({**options, "database": "", "embedded": False}), name, database)
 
 
 @click.group()
@@ -54,10 +56,10 @@ def queue() -> None:
 
 @queue.command("list")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Queues of all namespaces.")
-@access
+@cluster
 @output_format
 def list_queues(all_namespaces: bool, output: str, **options: Any) -> None:
-    """Every WorkQueue with its counts, as the controller measured them; problems first."""
+    """Every WorkQueue with its counts, as the leader measured them; problems first."""
     from soloist.shells import cli_queue_list
 
     emit(output, *cli_queue_list.queues(target(options, everywhere=all_namespaces)))

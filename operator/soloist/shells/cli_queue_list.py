@@ -1,4 +1,4 @@
-"""``soloist queue list``: every WorkQueue in one line, with what the controller measured; problems come first.
+"""``soloist queue list``: every WorkQueue in one line, with what the leader measured; problems come first.
 
 The counts are of the status, so a person who may list WorkQueues needs no way into any database for them.
 """
@@ -9,16 +9,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from soloist.adapters.clock import SystemClock
-from soloist.adapters.kube.api import KubeApi
-from soloist.adapters.kube.queue_watch import QUEUES
-from soloist.adapters.kube.store import list_all, path_of
 from soloist.domain.instants import parse_time
 from soloist.domain.queue_parsing import parse_queue
 from soloist.domain.queue_spec import ManagedTable
 from soloist.domain.spec_fields import Invalid
 from soloist.domain.wall_time import away, span
 from soloist.ports import Raw
-from soloist.shells.cli_target import Target, talk
+from soloist.shells.cli_desk import Desk, converse
+from soloist.shells.cli_target import Target
 from soloist.shells.cli_text import indented, table
 
 _COUNTS = ("ready", "scheduled", "inFlight", "dead", "oldestDueSeconds")
@@ -57,13 +55,13 @@ class Seen:
         return "Suspended" if self.suspended else "Valid" if self.valid is not None else ""
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        """Reason, what is the matter, and what to do, which may be empty."""
+        """Reason, what is the matter, and the command that tells more."""
         if self.valid is not None and self.valid[0] != "True":
-            yield self.valid[1], self.valid[2], f"kubectl soloist queue check {self.name} -n {self.namespace}"
+            yield self.valid[1], self.valid[2], f"queue check {self.name} -n {self.namespace}"
         dead = int(self.status.get("dead") or 0)
         if dead:
             waits = "1 dead letter waits" if dead == 1 else f"{dead} dead letters wait"
-            yield "DeadLetters", f"{waits} for a person.", f"kubectl soloist queue dead {self.name} -n {self.namespace}"
+            yield "DeadLetters", f"{waits} for a person.", f"queue dead {self.name} -n {self.namespace}"
 
 
 def _valid(spec: Raw, status: Raw) -> tuple[str, str, str] | None:
@@ -76,23 +74,32 @@ def _valid(spec: Raw, status: Raw) -> tuple[str, str, str] | None:
 
 
 def queues(target: Target) -> tuple[dict[str, Any], list[str]]:
-    async def read(api: KubeApi) -> Sequence[Raw]:
-        return (await list_all(api, [path_of(QUEUES, each) for each in target.namespaces or (None,)])).items
+    async def read(desk: Desk) -> Sequence[Raw]:
+        return await desk.queues()
 
     where = "all namespaces" if target.everywhere else f"namespace {target.namespace}"
-    return overview(talk(target, read), SystemClock().now(), where=where, everywhere=target.everywhere)
+    words = ("soloist", " --embedded" if target.one_host else "") if target.database else ("kubectl soloist", "")
+    return overview(converse(target, read), SystemClock().now(), where=where, everywhere=target.everywhere, words=words)
 
 
 def overview(
-    objects: Iterable[Raw], now: datetime, *, where: str, everywhere: bool
+    objects: Iterable[Raw],
+    now: datetime,
+    *,
+    where: str,
+    everywhere: bool,
+    words: tuple[str, str] = ("kubectl soloist", ""),
 ) -> tuple[dict[str, Any], list[str]]:
-    """``where`` names what was looked at; with ``everywhere`` queues are shown with their namespaces."""
+    """``where`` names what was looked at; with ``everywhere`` queues are shown with their namespaces.
+
+    ``words``: what commands begin and end with.
+    """
     seen = [Seen.of(raw) for raw in objects]
     seen.sort(key=lambda each: (not any(each.problems()), each.namespace, each.name))
     troubled = [each for each in seen if any(each.problems())]
     document = {
         "problems": [
-            {"namespace": each.namespace, "name": each.name, "reason": reason, "says": what, "do": do}
+            {"namespace": each.namespace, "name": each.name, "reason": reason, "says": what, "do": _command(do, words)}
             for each in troubled
             for reason, what, do in each.problems()
         ],
@@ -101,9 +108,13 @@ def overview(
     lines = [f"PROBLEMS ({len(troubled)} of {len(seen)} queues)"] if troubled else []
     for each in troubled:
         for _, what, do in each.problems():
-            lines += indented([f"{each.namespace}/{each.name}: {what}", f"    -> {do}"])
+            lines += indented([f"{each.namespace}/{each.name}: {what}", f"    -> {_command(do, words)}"])
     lines += [""] if troubled else []
     return document, [*lines, *(_table(seen, now, everywhere) if seen else [f"There are no WorkQueues in {where}."])]
+
+
+def _command(do: str, words: tuple[str, str]) -> str:
+    return f"{words[0]} {do}{words[1]}"
 
 
 def _document(each: Seen) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.queue_watch import QUEUES
 from soloist.adapters.kube.secrets import KubeSecrets
 from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.row_objects import OWN_DATABASE
 from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import Sealed
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
@@ -75,6 +76,31 @@ def in_cluster(target: Target, name: str, database: str) -> QueuePlace:
         )
 
     return talk(target, conversation)
+
+
+def in_rows(target: Target, name: str) -> QueuePlace | None:
+    """As the leader of ``soloist standalone`` has put it into the database; None where that has no queues."""
+    from soloist.shells.cli_rows import talk_to_rows
+
+    raw = talk_to_rows(target, lambda desk: desk.queue(name))
+    found = QueueName(target.namespace, name)
+    if raw is None and target.one_host:
+        raise Complaint(f"There is no WorkQueue {found}: whoever leads has none in its files.")
+    if raw is None:
+        return None
+    spec, annotations = parse_queue(raw.get("spec") or {}), raw["metadata"].get("annotations") or {}
+    if isinstance(spec, QueueSpec) and annotations.get(OWN_DATABASE) != "true":
+        raise Complaint(
+            f"{found} is in another database than the installation: name its manifest with -f, and with --database "
+            "where its Secret leads."
+        )
+    return QueuePlace(
+        name=found,
+        spec=spec,
+        named=f"{name} -n {target.namespace}{' --embedded' if target.one_host else ''}",
+        url=Sealed(target.database),
+        served=_served(raw),
+    )
 
 
 async def _secret(api: KubeApi, namespace: str, ref: DatabaseRef) -> Sealed:

@@ -12,13 +12,13 @@ from typing import TypeVar
 
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.row_lease import RowLease
-from soloist.adapters.postgres.row_objects import JOB
+from soloist.adapters.postgres.row_objects import JOB, QUEUE
 from soloist.adapters.postgres.row_store import RowStore
 from soloist.adapters.postgres.url import database_url
 from soloist.domain.errors import SoloistError, TransientError
 from soloist.domain.lease import Answer, LeaseRecord, Raw, parse
 from soloist.domain.merge_patch import merged
-from soloist.shells.cli_desk import Annotations, Desk
+from soloist.shells.cli_desk import Annotations
 from soloist.shells.cli_reading import Leases
 from soloist.shells.cli_target import Target
 from soloist.shells.cli_text import Complaint
@@ -48,15 +48,28 @@ class RowDesk:
         found = await self._store.read_job(self._target.namespace, name)
         if found is not None:
             return found
-        names = sorted(raw["metadata"]["name"] for raw in await self.jobs())
+        raise self._missing("ScheduledJob", name, sorted(raw["metadata"]["name"] for raw in await self.jobs()))
+
+    def _missing(self, kind: str, name: str, names: list[str]) -> Complaint:
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
         said = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(names[:10]) or 'none'}."
-        raise Complaint(f'There is no ScheduledJob "{name}" in namespace {self._target.namespace}. {said}')
+        return Complaint(f'There is no {kind} "{name}" in namespace {self._target.namespace}. {said}')
 
     async def runs_of(self, job: Raw) -> list[Raw]:
         meta, runs = job["metadata"], (await self._store.list_runs()).items
         mine = [run for run in runs if run["spec"].get("scheduledJobName") == meta["name"]]
         return [run for run in mine if run["spec"].get("scheduledJobUID") in (None, meta["uid"])]
+
+    async def queues(self) -> list[Raw]:
+        return (await self._store.list_of(QUEUE)).items
+
+    async def queue(self, name: str) -> Raw | None:
+        """None where it has no WorkQueues at all: then nobody knows whether it is an installation's."""
+        found = await self._store.read_one(QUEUE, self._target.namespace, name)
+        names = sorted(raw["metadata"]["name"] for raw in await self.queues()) if found is None else []
+        if names:
+            raise self._missing("WorkQueue", name, names)
+        return found
 
     async def leases(self, hints: Iterable[str] = ()) -> Leases:
         lease = (await asyncio.to_thread(self._lease.read, timeout=LEASE_SECONDS)).lease
@@ -80,7 +93,7 @@ class RowDesk:
         self._lease.close()
 
 
-def talk_to_rows(target: Target, conversation: Callable[[Desk], Awaitable[T]]) -> T:
+def talk_to_rows(target: Target, conversation: Callable[[RowDesk], Awaitable[T]]) -> T:
     """Run one conversation; what goes wrong in it is a ``Complaint``."""
 
     async def inside() -> T:

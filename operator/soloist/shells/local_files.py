@@ -17,7 +17,7 @@ from soloist.adapters.files.queue_files import LOOK_EVERY, found_in
 from soloist.adapters.files.secret_folder import LocalKeys, NowhereError
 from soloist.adapters.sealed import ReadKey, Sealed
 from soloist.domain.actions import KeyRef
-from soloist.domain.errors import ConfigError, PermanentError
+from soloist.domain.errors import ConfigError, PermanentError, SoloistError
 from soloist.domain.manifest_plan import KIND, Plan, Written, plan
 from soloist.domain.places import Refused
 from soloist.domain.queue_name import FoundQueues, QueueName
@@ -92,6 +92,13 @@ class OwnDatabase:
             return await self._read_key(namespace, ref)
         except NowhereError:
             return Sealed(self._url)
+
+    async def is_behind(self, namespace: str, ref: KeyRef) -> bool:
+        """Whether that Secret leads to this very database."""
+        try:
+            return (await self.read(namespace, ref)).reveal().strip() == self._url
+        except SoloistError:
+            return False
 
     async def of_queue(self, name: QueueName, database: DatabaseRef) -> Sealed:
         return await self.read(name.namespace, database.secret)

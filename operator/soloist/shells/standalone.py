@@ -48,6 +48,9 @@ from soloist.shells.variables import warn
 
 _log = logging.getLogger("soloist.standalone")
 
+TOGETHER = 200
+"""Those that wait at the same moment are one statement; to an API server each would be a request."""
+
 ALONE = "no election is held (--single-process): a second process would end this one"
 
 
@@ -149,11 +152,11 @@ class Standalone:
             fresh=self._knowledge.age.fresh,
             on_stop=leadership.candidacy.end,
             stage=leadership.stage,
-            pace=Pace(claim_ahead=settings.claim_ahead, record_ahead=settings.record_ahead),
+            pace=Pace(claim_ahead=settings.claim_ahead, record_ahead=settings.record_ahead, bookkeeping=TOGETHER),
             spec_of=lambda job: fits(job.spec, self._refuses),
         )
         term, queues = leadership.candidacy.term, self._files.queues
-        care = local_queue_care(clock, self._metrics, raws=queues, read_key=own.read, report=report, term=term)
+        care = local_queue_care(clock, self._metrics, database, store, raws=queues, own=own, report=report, term=term)
         leadership.launch_by(scheduler, care.run)
         self._work = QueueWork(
             settings,
