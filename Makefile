@@ -66,7 +66,7 @@ adoption: $(READY) ## four backends of manifests/examples adopt it, step by step
 	@$(BIN)/python -m pytest -m adoption -n 2 $(SIDE_BY_SIDE) tests/adoption
 
 evidence: $(READY) ## write docs/evidence anew out of runs of the same examples
-	@SOLOIST_EVIDENCE=docs/evidence $(MAKE) --no-print-directory adoption
+	@EVIDENCE=docs/evidence $(MAKE) --no-print-directory adoption
 
 check: $(READY) ## format, lint, types and import contracts, in under a minute
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format" >&2; exit 1; }

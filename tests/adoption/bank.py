@@ -38,7 +38,11 @@ class Bank:
             def log_message(self, format: str, *args: object) -> None:
                 """Quiet."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, request: object, client_address: object) -> None:
+                """Whoever asked was killed."""
+
+        self._server = Server(("127.0.0.1", 0), Answers)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/payments"
 

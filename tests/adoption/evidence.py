@@ -1,6 +1,6 @@
 """Pages of docs/evidence: what was recorded in a real run of an example, written by the test that has just held it against the promise.
 
-``make evidence`` names the folder in SOLOIST_EVIDENCE; without it nothing is written. A page is made of parts, each a text: a
+``make evidence`` names the folder in EVIDENCE; without it nothing is written. A page is made of parts, each a text: a
 sentence, a ``table`` or ``lines`` of a log. Nothing in it is worded by hand that a run could have changed.
 
     if evidence.wanted():
@@ -26,14 +26,14 @@ _UNSAID = ("/tmp/", "kubeconfig")
 
 
 def wanted() -> bool:
-    return bool(os.environ.get("SOLOIST_EVIDENCE"))
+    return bool(os.environ.get("EVIDENCE"))
 
 
 def write(name: str, title: str, *parts: str) -> None:
     """docs/evidence/NAME.md, or nothing where no evidence is wanted."""
     if not wanted():
         return
-    folder = Path(os.environ["SOLOIST_EVIDENCE"])
+    folder = Path(os.environ["EVIDENCE"])
     folder.mkdir(parents=True, exist_ok=True)
     text = "\n\n".join([f"# {title}", HEAD, *parts, "## The machine", where()])
     (folder / f"{name}.md").write_text(text + "\n", encoding="utf-8")

@@ -159,7 +159,8 @@ class Stage:
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     def asked(self, job: str) -> list[dict[str, Any]]:
-        return [line for line in self.said("asked") if line["job"] == job]
+        """For each call of Soloist's that a replica was asked for."""
+        return [line for line in self.said("asked") if line["job"] == job and "attempt" in line]
 
 
 @contextmanager
