@@ -1,7 +1,7 @@
 """The README's table of failures, cell by cell: an API server that is gone for a second, for half a minute, for five minutes.
 
-All rows run at the same time, each with two controllers behind a wire of its own that refuses every connection for so long.
-The row of five minutes is scaled down: its Lease is shorter by the same factor as its outage.
+Rows run at the same time, each with two controllers behind a wire of its own that refuses every connection for so long. In the
+gate the row of five minutes is scaled down: its Lease is shorter by the same factor as its outage. In full it is a long one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,9 +31,31 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 KEEP = {"successfulRunsHistoryLimit": 100, "failedRunsHistoryLimit": 100}
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-EVERY = "@every 2s"
 CALL = 1.5
 """Seconds that the call takes which is under way when the API server goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """``sweep``, ``every``: schedules of the two jobs, of whose missed ticks the status and RunAll take a hundred at most."""
+
+    seconds: float
+    env: Mapping[str, str] = field(default_factory=dict)
+    sweep: str = "@every 1s"
+    every: str = "@every 2s"
+
+    @property
+    def lease(self) -> float:
+        return float(self.env.get("SOLOIST_LEASE_DURATION", "10"))
+
+
+SHORT_LEASE = {"SOLOIST_LEASE_DURATION": "3", "SOLOIST_LEASE_RETRY_PERIOD": "0.8", "SOLOIST_LEASE_MARGIN": "0.5"}
+OF_THE_GATE = {
+    "1-s": Outage(seconds=1),
+    "30-s": Outage(seconds=30),
+    "5-min": Outage(seconds=90, env=SHORT_LEASE),
+}
+IN_FULL = {"5-min-in-full": Outage(seconds=300, sweep="@every 5s", every="@every 4s")}
 
 
 @dataclass(kw_only=True)
@@ -41,9 +63,7 @@ class Row:
     """One outage, and what was seen of it."""
 
     name: str
-    outage: float
-    lease: float
-    env: dict[str, str] = field(default_factory=dict)
+    outage: Outage
     crew: Crew
     wire: TcpProxy
     backend: Backend
@@ -66,7 +86,7 @@ class Row:
         """Two controllers, one call under way, the outage, and some ticks after it."""
         self._make_jobs()
         for name in ("a", "b"):
-            self.crew.start(name, **self.env)
+            self.crew.start(name)
         leader = self.crew.leader(timeout=60)
         self._wait_for("sweep", 3)
         self.before, child = self.crew.holder(), leader.child()
@@ -75,7 +95,7 @@ class Row:
         self.gone_at = datetime.now(UTC)
         self.wire.refuse()
         self.wire.cut()
-        time.sleep(self.outage)
+        time.sleep(self.outage.seconds)
         self.leader_ended = child not in children_of(leader.parent)
         self.wire.forward()
         self.back_at = datetime.now(UTC)
@@ -90,8 +110,8 @@ class Row:
     def _make_jobs(self) -> None:
         self.backend.rule(self.path("call"), delay=CALL)
         jobs: dict[str, dict[str, Any]] = {
-            "sweep": {"schedule": "@every 1s", "timeoutSeconds": 2},
-            "every-tick": {"schedule": EVERY, "concurrencyPolicy": "Allow", "missedRunPolicy": "RunAll", "maxMissedRuns": 100},
+            "sweep": {"schedule": self.outage.sweep, "timeoutSeconds": 2},
+            "every-tick": {"schedule": self.outage.every, "concurrencyPolicy": "Allow", "missedRunPolicy": "RunAll", "maxMissedRuns": 100},
             "call": {"schedule": "@yearly", "timeoutSeconds": 2},
         }  # fmt: skip
         for name, spec in jobs.items():
@@ -110,97 +130,107 @@ class Row:
         self.crew.wait(enough, what=f"{self.name}: {count} requests of {job}", timeout=60)
 
 
-ROWS: dict[str, tuple[float, dict[str, str]]] = {
-    "1-s": (1.0, {}),
-    "30-s": (30.0, {}),
-    "5-min": (
-        90.0,
-        {"SOLOIST_LEASE_DURATION": "3", "SOLOIST_LEASE_RETRY_PERIOD": "0.8", "SOLOIST_LEASE_MARGIN": "0.5"},
-    ),
-}
-
-
-@pytest.fixture(scope="module")
-def rows(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
-    """All outages, over."""
-    folder = tmp_path_factory.mktemp("failures")
+@contextmanager
+def played(outages: Mapping[str, Outage], cluster: ControlPlane, folder: Path) -> Iterator[dict[str, Row]]:
+    """All of them, over."""
     with ExitStack() as stack:
-        made = {name: _row(name, control_plane, folder / name, stack) for name in ROWS}
+        made = {name: _row(name, outage, cluster, folder / name, stack) for name, outage in outages.items()}
         with ThreadPoolExecutor(len(made)) as pool:
             for future in [pool.submit(row.run) for row in made.values()]:
                 future.result()
         yield made
 
 
-def _row(name: str, cluster: ControlPlane, folder: Path, stack: ExitStack) -> Row:
+@pytest.fixture(scope="module")
+def of_the_gate(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
+    with played(OF_THE_GATE, control_plane, tmp_path_factory.mktemp("failures")) as rows:
+        yield rows
+
+
+@pytest.fixture(scope="module")
+def in_full(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
+    with played(IN_FULL, control_plane, tmp_path_factory.mktemp("in-full")) as rows:
+        yield rows
+
+
+@pytest.fixture
+def row(request: pytest.FixtureRequest) -> Row:
+    rows: dict[str, Row] = request.getfixturevalue("of_the_gate" if request.param in OF_THE_GATE else "in_full")
+    return rows[request.param]
+
+
+def _row(name: str, outage: Outage, cluster: ControlPlane, folder: Path, stack: ExitStack) -> Row:
     folder.mkdir()
     backend = stack.enter_context(Backend(folder / "backend"))
-    outage, env = ROWS[name]
     namespace = Namespace(name=f"t-{name}-{uuid.uuid4().hex[:8]}", cluster=cluster)
     cluster.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
     wire = stack.enter_context(TcpProxy(cluster.port))
-    crew = Crew(cluster, namespace, folder, server=wire.server, env=env)
+    crew = Crew(cluster, namespace, folder, server=wire.server, env=dict(outage.env))
     stack.callback(crew.stop)
-    lease = float(env.get("SOLOIST_LEASE_DURATION", "10"))
-    return Row(name=name, outage=outage, lease=lease, crew=crew, wire=wire, backend=backend)
+    return Row(name=name, outage=outage, crew=crew, wire=wire, backend=backend)
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_nothing_starts_while_the_api_server_is_gone(rows: dict[str, Row], name: str) -> None:
+LONGER = ["30-s", "5-min", *(pytest.param(name, marks=pytest.mark.long) for name in IN_FULL)]
+ALL = pytest.mark.parametrize("row", ["1-s", *LONGER], indirect=True)
+SECOND = pytest.mark.parametrize("row", ["1-s"], indirect=True)
+LONG_ONES = pytest.mark.parametrize("row", LONGER, indirect=True)
+
+
+@ALL
+def test_nothing_starts_while_the_api_server_is_gone(row: Row) -> None:
     """But for what had been recorded a moment before it went."""
-    row = rows[name]
     gone = (row.gone_at + timedelta(milliseconds=300), row.back_at)
     assert [seen.path for job in ("sweep", "every-tick") for seen in row.requests(job, within=gone)] == []
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_ticks_go_on_within_a_lease_after_the_api_server_is_back(rows: dict[str, Row], name: str) -> None:
-    row = rows[name]
+@ALL
+def test_ticks_go_on_within_a_lease_after_the_api_server_is_back(row: Row) -> None:
     slack = 5.0 * max(1.0, os.getloadavg()[0] / 4)
-    soon = (row.back_at, row.back_at + timedelta(seconds=row.lease + slack))
+    soon = (row.back_at, row.back_at + timedelta(seconds=row.outage.lease + slack))
     assert row.requests("sweep", within=soon)
 
 
-def test_a_second_costs_nobody_the_lease(rows: dict[str, Row]) -> None:
-    assert rows["1-s"].before == rows["1-s"].after
-    assert not rows["1-s"].leader_ended
+@SECOND
+def test_a_second_costs_nobody_the_lease(row: Row) -> None:
+    assert row.before == row.after
+    assert not row.leader_ended
 
 
-@pytest.mark.parametrize("name", ["30-s", "5-min"])
-def test_a_longer_outage_ends_the_leaders_child_and_with_it_its_calls(rows: dict[str, Row], name: str) -> None:
-    assert rows[name].leader_ended
+@LONG_ONES
+def test_a_longer_outage_ends_the_leaders_child_and_with_it_its_calls(row: Row) -> None:
+    assert row.leader_ended
 
 
-def test_a_call_under_way_is_written_down_as_it_ended_after_a_second(rows: dict[str, Row]) -> None:
-    assert rows["1-s"].crew.phase("under-way") == "Succeeded"
+@SECOND
+def test_a_call_under_way_is_written_down_as_it_ended_after_a_second(row: Row) -> None:
+    assert row.crew.phase("under-way") == "Succeeded"
 
 
-@pytest.mark.parametrize("name", ["30-s", "5-min"])
-def test_a_call_under_way_ends_unknown_after_a_longer_outage(rows: dict[str, Row], name: str) -> None:
-    assert rows[name].crew.phase("under-way") == "Unknown"
+@LONG_ONES
+def test_a_call_under_way_ends_unknown_after_a_longer_outage(row: Row) -> None:
+    assert row.crew.phase("under-way") == "Unknown"
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_the_application_sees_the_call_under_way_once(rows: dict[str, Row], name: str) -> None:
-    assert len(rows[name].received("call")) == 1
+@ALL
+def test_the_application_sees_the_call_under_way_once(row: Row) -> None:
+    assert len(row.received("call")) == 1
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_the_application_sees_no_tick_twice_and_none_early(rows: dict[str, Row], name: str) -> None:
+@ALL
+def test_the_application_sees_no_tick_twice_and_none_early(row: Row) -> None:
     for job in ("sweep", "every-tick"):
-        audit(rows[name].crew, rows[name].backend, job, path=rows[name].path(job), settle=8.0)
+        audit(row.crew, row.backend, job, path=row.path(job), settle=8.0)
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_missed_ticks_come_late_under_run_all_and_with_a_reason_otherwise(rows: dict[str, Row], name: str) -> None:
-    row = rows[name]
-    outage = (row.gone_at + timedelta(seconds=1), row.back_at - timedelta(seconds=2))
+@ALL
+def test_missed_ticks_come_late_under_run_all_and_with_a_reason_otherwise(row: Row) -> None:
+    gone = (row.gone_at + timedelta(seconds=1), row.back_at - timedelta(seconds=2))
     every = requests_by_tick(row.backend, row.path("every-tick"))
     unknown = {_tick(run) for run in row.crew.runs("every-tick") if run.get("status", {}).get("phase") == "Unknown"}
-    assert [tick for tick in _due(EVERY, outage) if not every[stamp(tick)] and tick not in unknown] == []
-    if row.outage > row.lease:
+    assert [tick for tick in _due(row.outage.every, gone) if not every[stamp(tick)] and tick not in unknown] == []
+    if row.outage.seconds > row.outage.lease:
         swept = requests_by_tick(row.backend, row.path("sweep"))
-        assert [tick for tick in _due("@every 1s", outage) if swept[stamp(tick)]] == []
+        assert [tick for tick in _due(row.outage.sweep, gone) if swept[stamp(tick)]] == []
         assert "Missed" in {line["result"] for line in row.crew.status("sweep")["recent"]}
 
 
