@@ -15,6 +15,7 @@ from datetime import datetime
 from soloist.domain.actions import FailedKnown, KeyRef
 from soloist.domain.claims import Claim
 from soloist.domain.http_request import (
+    LONGEST_HEADER,
     HttpReason,
     HttpRequest,
     address_problem,
@@ -149,12 +150,16 @@ def _headers(
         if (wrong := header_problem(header.name, ours)) is not None:
             return refused(f"The header {wrong}.")
         value = render(header.value or "", values) if header.ref is None else secrets[header.ref]
-        if breaks_lines(value):
-            sentence = (
-                f"The header {header.name} cannot be sent: its value has a line break or another control character"
-            )
+        if (wrong := _value_problem(value)) is not None:
+            sentence = f"The header {header.name} cannot be sent: its value {wrong}"
             if header.ref is None:
                 return refused(f"{sentence}, which is in the row.")
             return unset(f"{sentence}, which is in {header.ref.kind} {header.ref.name}, key {header.ref.key}.")
         headers.append((header.name, value))
     return headers
+
+
+def _value_problem(value: str) -> str | None:
+    if len(value) > LONGEST_HEADER:
+        return f"has more than {LONGEST_HEADER} characters, more than a header holds"
+    return "has a line break or another control character" if breaks_lines(value) else None

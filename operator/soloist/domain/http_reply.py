@@ -9,6 +9,7 @@ ragged end of a reply that was cut short is left out, since it may hold the firs
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,12 @@ EXCERPT_BYTES = 1024
 LOOKED_AT = 4 * EXCERPT_BYTES
 """Of a reply, at the most: some charsets, and secrets that are sought in it, take a time that grows with its square."""
 NOT_NOW = frozenset({408, 425, 429})
+_CHARSET = re.compile(
+    r";\s*charset\s*=\s*\"?"
+    r"(utf-?8|utf-?16(?:le|be)?|us-ascii|iso-8859-\d\d?|windows-125\d|koi8-[ru]|shift_jis|euc-(?:jp|kr)|gb(?:k|2312|18030)|big5)"
+    r"(?![\w-])",
+    re.IGNORECASE,
+)
 _LONGEST_WAIT = timedelta(days=366)
 _SHORTEST_PART = 6
 
@@ -56,6 +63,13 @@ def retry_after(value: str | None, *, date: str | None) -> timedelta | None:
     if until is None or now is None:
         return None
     return min(max(until - now, timedelta(0)), _LONGEST_WAIT)
+
+
+def charset_of(content_type: str | None) -> str | None:
+    """The charset that a Content-Type names, if texts are written in it. A parser of mail would read whatever else it holds,
+    and break on some of it; and Python looks for a module of any name that it is given as a charset."""
+    found = _CHARSET.search(content_type or "")
+    return None if found is None else found.group(1)
 
 
 def excerpt(raw: bytes, *, charset: str | None, secrets: Iterable[str], complete: bool) -> str:

@@ -34,7 +34,8 @@ class HttpReason(StrEnum):
     REPLY_LOST = "ReplyLost"
 
 
-LONGEST_SECRET = 65536
+LONGEST_HEADER = 65536
+"""Characters of a value; most receivers take fewer."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
@@ -176,9 +177,9 @@ def _problem(action: HttpAction, secrets: Mapping[KeyRef, str]) -> FailedKnown |
             return _refused(f"The header {header.name} {wrong}.")
         if header.ref is None and breaks_lines(header.value or ""):
             return _refused(f"The header {header.name} has a line break or another control character; take it out.")
-        if header.ref is not None and len(secrets[header.ref]) > LONGEST_SECRET:
+        if header.ref is not None and len(secrets[header.ref]) > LONGEST_HEADER:
             at = f"{header.ref.kind} {header.ref.name}, key {header.ref.key}"
-            message = f"The header {header.name} cannot be sent: {at} is longer than {LONGEST_SECRET} characters, more than a header holds."
+            message = f"The header {header.name} cannot be sent: {at} is longer than {LONGEST_HEADER} characters, more than a header holds."
             return FailedKnown(reason=HttpReason.SECRET_UNAVAILABLE, message=message, retryable=True)
         if header.ref is not None and breaks_lines(secrets[header.ref]):
             at = f"{header.ref.kind} {header.ref.name}, key {header.ref.key}"

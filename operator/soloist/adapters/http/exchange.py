@@ -20,7 +20,7 @@ from soloist.adapters.http.lookups import Lookup
 from soloist.adapters.http.session import HttpLimits, open_session
 from soloist.domain.actions import FailedKnown, Response, UnknownOutcome
 from soloist.domain.addresses import AddressRules
-from soloist.domain.http_reply import excerpt
+from soloist.domain.http_reply import charset_of, excerpt
 from soloist.domain.http_request import HttpReason, HttpRequest
 from soloist.domain.redirects import origin
 
@@ -33,7 +33,6 @@ class Reply:
 
     status: int
     headers: Mapping[str, str]
-    charset: str | None
     raw: bytearray = field(default_factory=bytearray)
     complete: bool = False
 
@@ -41,7 +40,8 @@ class Reply:
         """What a person may see of it, without the secrets that were sent."""
         plain = self.headers.get("content-encoding", "identity").lower() == "identity"
         raw = bytes(self.raw) if plain else b""
-        text = excerpt(raw, charset=self.charset, secrets=secrets, complete=self.complete)
+        charset = charset_of(self.headers.get("content-type"))
+        text = excerpt(raw, charset=charset, secrets=secrets, complete=self.complete)
         return Response(status_code=self.status, excerpt=text)
 
 
@@ -101,7 +101,7 @@ class Exchange:
 
 async def read(response: aiohttp.ClientResponse, attempt: Attempt) -> Reply:
     """The answer with the beginning of its body. What came before it broke off is enough: the status is known."""
-    reply = attempt.reply = Reply(status=response.status, headers=response.headers, charset=response.charset)
+    reply = attempt.reply = Reply(status=response.status, headers=response.headers)
     try:
         while len(reply.raw) < _MOST_READ:
             piece = await response.content.read(_MOST_READ - len(reply.raw))

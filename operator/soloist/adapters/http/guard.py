@@ -14,6 +14,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from soloist.adapters.http.lookups import AddrInfo, Lookup, Lookups
 from soloist.domain.addresses import AddressRules, parse_address
 
+MOST_ADDRESSES = 64
+"""Of one name. A name server may give thousands, each of which is judged, and dialled if those before it do not answer."""
+
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
 
@@ -38,13 +41,13 @@ class GuardedResolver(AbstractResolver):
         found = await self._lookups.of(host, port, family)
         results: list[ResolveResult] = []
         refusals: list[str] = []
-        for found_family, _, proto, _, address in found:
-            text = str(address[0])
+        addresses = {str(address[0]): (kind, proto) for kind, _, proto, _, address in found[:MOST_ADDRESSES]}
+        for text, (kind, proto) in addresses.items():
             if (refusal := _refusal(self._rules, text)) is not None:
                 refusals.append(refusal)
-            elif all(result["host"] != text for result in results):
+            else:
                 results.append(
-                    ResolveResult(hostname=host, host=text, port=port, family=found_family, proto=proto, flags=_NUMERIC)
+                    ResolveResult(hostname=host, host=text, port=port, family=kind, proto=proto, flags=_NUMERIC)
                 )
         if results:
             return results

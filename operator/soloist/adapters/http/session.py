@@ -1,19 +1,23 @@
 """The one aiohttp session of a process: which connections there are, and what aiohttp must not do on its own.
 
 No cookies, no proxy from the environment, no unpacking, no time limits other than the attempt's and the connect's, no
-second sending (``failures``), no address that was not checked (``guard``). Equal lookups are joined and kept for seconds,
-so a thousand jobs of one backend that are due together ask the name server once.
+second sending (``failures``), no address that was not checked (``guard``), no answer that nobody asked for (``connector``).
+Equal lookups are joined and kept for seconds, so a thousand jobs of one backend that are due together ask the name server
+once.
 
 By default no connection is used twice. A kept one that the receiver closes just as the next request goes out makes an
 unknown outcome out of nothing, and jobs that are due together need their connections together anyway.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Protocol
 
 import aiohttp
+from yarl import URL
 
+from soloist.adapters.http.connector import Connector
 from soloist.adapters.http.failures import send_once
 from soloist.adapters.http.guard import GuardedResolver, guarded_sockets
 from soloist.domain.addresses import AddressRules
@@ -29,6 +33,13 @@ class HttpLimits:
     lookup_ttl: int = 5
 
 
+class NoCookies(aiohttp.DummyCookieJar):
+    """None is read, either: of what a receiver sends only what is needed is looked at."""
+
+    def update_cookies_from_headers(self, headers: Sequence[str], response_url: URL) -> None:
+        """Nothing is kept."""
+
+
 class Sending(Protocol):
     """What a request is made for; ``sent`` turns True just before its first byte leaves."""
 
@@ -40,7 +51,7 @@ def open_session(resolver: GuardedResolver, rules: AddressRules, limits: HttpLim
     tracing = aiohttp.TraceConfig()
     tracing.on_request_headers_sent.append(_note_sent)
     kept = limits.keep_alive > 0
-    connector = aiohttp.TCPConnector(
+    connector = Connector(
         resolver=resolver,
         socket_factory=guarded_sockets(rules),
         ttl_dns_cache=limits.lookup_ttl,
@@ -51,7 +62,7 @@ def open_session(resolver: GuardedResolver, rules: AddressRules, limits: HttpLim
     return aiohttp.ClientSession(
         connector=connector,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_timeout),
-        cookie_jar=aiohttp.DummyCookieJar(),
+        cookie_jar=NoCookies(),
         middlewares=(send_once,),
         trace_configs=[tracing],
         auto_decompress=False,
