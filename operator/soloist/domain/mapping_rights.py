@@ -10,17 +10,26 @@ from soloist.domain.queue_tables import MappedTable
 _PREPARES_THROUGH_POOLERS = 'Behind PgBouncer older than 1.21 add "pgbouncer=true" to the URL'
 
 
-def session_findings(session: Session) -> Iterator[Finding]:
+def read_only(session: Session) -> Finding | None:
+    """What keeps anything from being written, whatever the table."""
     if session.standby:
-        yield error(
+        return error(
             "Standby",
-            "The database is a standby, which takes no writes: let the URL name the primary, or all hosts with target_session_attrs=read-write.",
+            "The database is a standby, which takes no writes: let the URL name the primary, or all hosts with "
+            "target_session_attrs=read-write. Once it is promoted, its queues go on by themselves.",
         )
-    elif session.read_only:
-        yield error(
+    if session.read_only:
+        return error(
             "ReadOnly",
-            f"Transactions of the role {session.role} are read-only here: ALTER ROLE {quoted(session.role)} RESET default_transaction_read_only;",
+            f"Transactions of the role {session.role} are read-only here: ALTER ROLE {quoted(session.role)} RESET "
+            "default_transaction_read_only; or, where it is a default of the database or the server, RESET it there. Queues then go on by themselves.",
         )
+    return None
+
+
+def session_findings(session: Session) -> Iterator[Finding]:
+    if (found := read_only(session)) is not None:
+        yield found
     if not session.soloist_schema:
         yield error(
             "SchemaMissing",

@@ -72,6 +72,7 @@ async def _session(connection: Connection, tables: Sequence[str]) -> Session:
         schema,
         missing,
     ) = facts
+    connection.stale = read_only
     return Session(
         role=role,
         superuser=superuser,

@@ -24,9 +24,11 @@ from soloist.domain.errors import TransientError
 
 
 class Connection(psycopg.AsyncConnection[Any]):
-    """``bound`` is the statement_timeout of its session, in seconds; 0 where it has none of ours."""
+    """``bound`` is the statement_timeout of its session, in seconds; 0 where it has none of ours. ``stale``: it is not to be
+    used again, since a new one may be told otherwise."""
 
     bound: float = 0.0
+    stale: bool = False
 
 
 @dataclass(slots=True)
@@ -116,7 +118,7 @@ class Connections:
                 self._round += 1
             await self._end(kept)
             return
-        if self._closed:
+        if self._closed or kept.connection.stale:
             await self._end(kept)
             return
         kept.used = asyncio.get_running_loop().time()

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from soloist.adapters.postgres.connections import Connection, Connections, shut
-from soloist.adapters.postgres.failures import first_line, translated
+from soloist.adapters.postgres.failures import READ_ONLY, first_line, translated
 from soloist.adapters.postgres.url import DatabaseUrl
 from soloist.domain.errors import TransientError
 
@@ -109,6 +109,8 @@ class Database:
             except psycopg.Error as error:
                 if late.when() <= asyncio.get_running_loop().time():
                     raise TransientError(f"{self.name} did not answer within {seconds:g} s.", sent=True) from error
+                # Read-only by a default of its session, or as a standby: another one may be neither.
+                connection.stale = error.sqlstate == READ_ONLY
                 raise translated(error, self.name) from error
             finally:
                 late.cancel()

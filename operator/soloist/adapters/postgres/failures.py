@@ -17,8 +17,14 @@ from soloist.domain.errors import PermanentError, SoloistError, TransientError
 LATER = {"40": False, "53": False, "55": False, "25": False, "57": True, "58": True, "08": True, "F0": True, "XX": True}
 A_PERSON = frozenset({"0A", "26", "28", "3D", "3F", "42", "54"})
 CANCELED = "57014"
+READ_ONLY = "25006"
 FORBIDDEN = "42501"
 ABSENT = frozenset({"42P01", "42883", "3F000", "42703"})  # a table, a function, a schema, a column
+
+NO_WRITES = (
+    "it is a standby, or default_transaction_read_only is on. What has to be written waits until it takes writes; where "
+    "another server is the primary, let the URL name that one, or all hosts with target_session_attrs=read-write."
+)
 
 
 class RowRefused(PermanentError):
@@ -40,6 +46,8 @@ def translated(error: psycopg.Error, where: str) -> SoloistError:
         return TransientError(f"{where} does not answer: {said}", sent=True)
     if code == CANCELED:
         return TransientError(f"{where} took too long: {said}", sent=False)
+    if code == READ_ONLY:
+        return TransientError(f"{where} takes no writes ({said}): {NO_WRITES}", sent=False)
     if code[:2] in LATER:
         return TransientError(f"{where} cannot do that now: {said}", sent=LATER[code[:2]])
     if code[:2] not in A_PERSON or _of_a_policy(error) or (code != FORBIDDEN and _in_a_function_of_theirs(error)):

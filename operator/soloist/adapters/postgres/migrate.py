@@ -17,6 +17,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from soloist.adapters.postgres.failures import NO_WRITES
 from soloist.adapters.postgres.url import database_url
 from soloist.domain.errors import PermanentError, TransientError
 
@@ -141,6 +142,8 @@ def _connected(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
     try:
         with closing(connection):
             yield connection
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise TransientError(f"The database takes no writes ({_first_line(error)}): {NO_WRITES}", sent=False) from error
     except psycopg.OperationalError as error:
         raise TransientError(f"The migration did not get through: {_first_line(error)}") from error
     except psycopg.Error as error:

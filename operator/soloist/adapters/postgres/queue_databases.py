@@ -8,6 +8,7 @@ each time, so that a remedy is soon seen.
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 
+from soloist.adapters.postgres.catalog import read_session
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.depths import managed_depths
 from soloist.adapters.postgres.installation import schema_of
@@ -18,6 +19,7 @@ from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import ReadKey
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.findings import Severity
+from soloist.domain.mapping_rights import read_only
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import DatabaseRef, External, ManagedTable, QueueSpec
 from soloist.domain.queue_status import Learned
@@ -63,6 +65,8 @@ class SurveyedDatabase:
             schema, home = await schema_of(self._database)
             if schema.found != schema.needed:
                 return schema, home
+            if (finding := read_only(await read_session(self._database))) is not None:
+                raise PermanentError(finding.message)
             self._schema = now, schema, home
         return self._schema[1:]
 
