@@ -58,9 +58,9 @@ class Books:
         assert self.recorded <= self.due, "no schedule moved further than it had come due"
         assert self.recorded <= set(self.paid), "nothing was recorded that was not paid"
         assert set(self.paid) - self.recorded <= set(self.held), "what was paid without a record is held for a person"
-        assert not self.recorded & set(self.held)
-        assert self.recorded | set(self.held) == self.due
-        assert set(self.held.values()) <= {"Interrupted"}
+        assert not self.recorded & set(self.held), "nothing that was recorded is held"
+        assert self.recorded | set(self.held) == self.due, "whatever came due is one or the other"
+        assert set(self.held.values()) <= {"Interrupted"}, self.held
         assert self.astray == [], "every schedule stays active, and moves by whole periods"
 
 

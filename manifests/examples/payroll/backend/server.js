@@ -69,7 +69,7 @@ async function runSchedule(id, due, organisation) {
       asked = true;
       await pay(found.rows[0], due);
       await client.query(
-        "UPDATE schedules SET next_run_timestamp = next_run_timestamp + every, updated_at = now() WHERE id = $1",
+        "UPDATE schedules SET next_run_timestamp = next_run_timestamp + every, updated_at = clock_timestamp() WHERE id = $1",
         [id],
       );
     }
