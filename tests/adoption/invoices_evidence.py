@@ -1,4 +1,4 @@
-"""The pages of docs/evidence that a run of `invoices` writes: idle retries, and two replicas with a worker and a leader killed."""
+"""The pages of docs/evidence that a run of `invoices` writes: retries up to the fifth failure, and two replicas with a worker and a leader killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOLD = ("elected", "queue is worked")
 
 
 def idle_retry(stage: Stage) -> None:
-    """Writes docs/evidence/idle-retry.md, where it is wanted."""
+    """Writes docs/evidence/five-failures.md, where it is wanted."""
     retries = books.retried_when_due(stage)
     late = sorted((request.at - due).total_seconds() for _, due, request in retries)
     first = stage.by_row("doomed")
@@ -36,8 +36,8 @@ def idle_retry(stage: Stage) -> None:
         "SELECT delivery_id, attempts, last_error, at AT TIME ZONE 'UTC' FROM webhook_dead_letters ORDER BY 1"
     )
     write(
-        "idle-retry",
-        "A retry that nothing but its time asks for",
+        "five-failures",
+        "Retries that nothing but their time asks for, up to the fifth failure",
         f"{len(first)} rows of `webhook_deliveries` whose receiver always answers 500, waits of 1 s ± 20 %. `due` is `next_attempt_at` as it "
         "was written with the failure before; nobody called the backend about these rows. "
         f"Of {len(late)} retries the earliest came {late[0]:.3f} s after it was due, the latest {late[-1]:.3f} s.",
@@ -95,7 +95,7 @@ def two_replicas(stage: Stage, logs: list[Path]) -> None:
         lines(_told(logs)),
         "## The watcher of payments, term by term",
         f"{stage.bank.known} payments, none skipped, none taken twice.",
-        table(["fence", "first write", "cursor from", "to", "writes"], terms),
+        table(["fence", "first write", "lowest cursor written", "highest", "writes"], terms),
     )
 
 
