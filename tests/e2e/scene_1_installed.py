@@ -27,13 +27,22 @@ def test_ticks_arrive_once_a_second(site: Site) -> None:
     site.audit()
 
 
-def test_an_example_that_needs_nothing_runs_as_its_comment_says(site: Site) -> None:
-    site.node.kubectl("-n", NAMESPACE, "apply", "-f", EXAMPLES / "http-every-30-seconds.yaml")
+def test_the_first_example_runs_as_its_comment_says_and_shows_what_the_readme_shows(site: Site) -> None:
+    site.node.kubectl("apply", "-f", EXAMPLES / "http-every-30-seconds.yaml")
+    runs = "/apis/soloist.dev/v1alpha1/namespaces/default/jobruns"
     until(
-        lambda: [run for run in site.runs("api-version") if run.get("status", {}).get("phase") == "Succeeded"],
+        lambda: [run for run in site.node.api().items(runs) if run.get("status", {}).get("phase") == "Succeeded"],
         what="the API server's version was asked for",
         timeout=120,
     )
+    shown = site.node.kubectl("get", "sj,jr")
+    site.tell("kubectl get sj,jr\n" + shown)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## Quick start")[1].split("\n## ")[0]
+    assert heads(shown) == heads(readme)
+
+
+def heads(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines() if line.startswith("NAME ")]
 
 
 def test_a_job_runs_as_a_pod_with_the_time_it_is_for(site: Site) -> None:

@@ -55,7 +55,7 @@ class Site:
         repository = self.image.tag.rpartition(":")[0]
         chosen = {
             "image": {"repository": repository, "tag": tag},
-            "secrets": {"namespaces": [NAMESPACE]},
+            "secrets": {"namespaces": [NAMESPACE, "default"]},
             "migration": {"existingSecret": "backend-db"},
             # Small, so that the work of a test is a load: two cores have to do for everything.
             "worker": {
