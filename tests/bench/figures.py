@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One that is to be ``most`` at the most, or else ``least`` at the least."""
+    """One that is to be ``most`` at the most, or else ``least`` at the least; with neither it only stands beside another."""
 
     key: str
     says: str
@@ -20,7 +20,9 @@ class Figure:
 
     @property
     def wanted(self) -> str:
-        return f">= {self.least:g}" if self.most is None else f"<= {self.most:g}"
+        if self.most is not None:
+            return f"<= {self.most:g}"
+        return f">= {self.least:g}" if self.least is not None else "beside"
 
     def reached(self, value: float) -> bool:
         return (self.most is None or value <= self.most) and (self.least is None or value >= self.least)
@@ -43,7 +45,7 @@ def table(figures: Sequence[Figure], measured: Mapping[str, Measured]) -> str:
         if found is None:
             lines.append(f"{_named(figure):62} {figure.wanted:>9} {'-':>9}")
             continue
-        verdict = "ok  " if figure.reached(found.value) else "MISS"
+        verdict = "    " if figure.wanted == "beside" else "ok  " if figure.reached(found.value) else "MISS"
         value = f"{found.value:.{figure.digits}f}"
         lines.append(f"{_named(figure):62} {figure.wanted:>9} {value:>9} {verdict} {found.n:>5}  {found.note}")
     return "\n".join(lines)

@@ -23,6 +23,8 @@ from soloist.domain.lease import instant
 from tests.api.crew import Controller
 from tests.bench.figures import Figure, Measured, percentile
 from tests.bench.processes import Meter, rss_mb
+from tests.bench.requests import FIGURES as OF_REQUESTS
+from tests.bench.requests import drains
 from tests.bench.running import Say, Section, run
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
@@ -37,6 +39,7 @@ FIGURES = (
     Figure(key="handover_sigkill_max_s", says="both killed (lease 10 s), worst", unit="s", most=10.5),
     Figure(key="idle_statements_per_s", says="3 idle replicas, 100 jobs: statements", unit="1/s", most=5),
     Figure(key="rss_mb", says="RSS of one of them", unit="MB", most=110, digits=1),
+    *OF_REQUESTS,
 )
 EVERY = 60
 """Seconds between two slots of the burst."""
@@ -175,11 +178,16 @@ def idle(stage: Stage, say: Say) -> dict[str, Measured]:
     }
 
 
+def requests(stage: Stage, say: Say) -> dict[str, Measured]:
+    return drains(stage.server, stage.folder / "requests", rounds=1 if stage.quick else 5, say=say)
+
+
 SECTIONS: dict[str, tuple[Section[Stage], tuple[str, ...]]] = {
     "burst": (burst, ("ledger10000_s",)),
     "one": (one, ("ledger_skew1_p99_ms",)),
     "hands": (hand_overs, ("handover_sigterm_max_s", "handover_child_max_s", "handover_sigkill_max_s")),
     "idle": (idle, ("idle_statements_per_s", "rss_mb")),
+    "requests": (requests, tuple(figure.key for figure in OF_REQUESTS)),
 }
 
 

@@ -92,7 +92,7 @@ def test_the_folder_that_is_mounted_is_the_one_that_is_read_and_holds_what_can_b
 def test_the_backends_are_one_image_and_what_soloist_asks_for_goes_to_the_one_that_people_do_not_ask() -> None:
     assert set(BACKENDS) == {"backend", "backend-jobs"}
     people, asked = BACKENDS["backend"], BACKENDS["backend-jobs"]
-    assert {name for name in people if people[name] != asked.get(name)} == {"ports"}
+    assert {name for name in people | asked if people.get(name) != asked.get(name)} == {"ports", "cpu_shares"}
     assert people["environment"]["OWN_DRAINS"] == "off"
     asks = [http for each in jobs() for http in requests(each["spec"])]
     assert {urlsplit(http["url"]).netloc for http in asks} == {"backend-jobs:8000"}
