@@ -191,7 +191,7 @@ def test_a_namespace_deleted_in_mid_run_goes_and_the_others_go_on(
     backend.wait(1, path="/slow")
     crew.wait(lambda: api.items(f"/apis/batch/v1/namespaces/{doomed}/jobs"), what="a Job is there")
     api.delete(f"/api/v1/namespaces/{doomed}")
-    crew.wait(lambda: api.find(f"/api/v1/namespaces/{doomed}") is None, what="the namespace is gone", timeout=15)
+    crew.wait(lambda: api.find(f"/api/v1/namespaces/{doomed}") is None, what="the namespace is gone", timeout=60)
     quick, before = len(backend.received("/quick")), len(backend.received("/staying"))
     backend.wait(before + 4, path="/staying")
     audit(crew, backend, "staying", path="/staying")
