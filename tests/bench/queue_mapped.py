@@ -74,7 +74,7 @@ def drain(place: Place, shape: Shape, statements: Statements, done: list[int]) -
         connection.prepare_threshold = 5
         while True:
             with connection.pipeline():
-                connection.execute(statements.ahead)
+                connection.execute(statements.planner)
                 claimed = connection.execute(statements.claims[0], claim, binary=True)
             rows = claimed.fetchall()
             if not rows:

@@ -64,7 +64,7 @@ class Crowded:
 
     def claim(self, *, generic: bool) -> tuple[list[Any], Plan]:
         values = {"most": 10, "lease": timedelta(minutes=1), "worker": "w", "after": "-infinity", "without": []}
-        return self.run(self.statements.ahead, self.statements.claims[0], values, generic=generic)
+        return self.run(self.statements.planner, self.statements.claims[0], values, generic=generic)
 
     def settle(self, rows: list[Any], *, done: bool, generic: bool) -> Plan:
         values: dict[str, Any] = {f"r{n}": [row[5 + n] for row in rows] for n in range(self.keys)}

@@ -12,7 +12,7 @@ from typing import LiteralString
 from psycopg.sql import SQL, Composable
 
 from soloist.adapters.postgres.column_sql import NOW, Name, cast, constant, iso, moment
-from soloist.adapters.postgres.mapped_sql import AND, COMMA, Shape, due_rows, said
+from soloist.adapters.postgres.mapped_sql import AND, COMMA, IS_LIFTED, LIFTED, Shape, due_rows, said
 from soloist.adapters.postgres.outcome_sql import all_done, died, forgotten, outcomes, written
 from soloist.domain.queue_tables import Inline
 
@@ -41,10 +41,12 @@ def claim(shape: Shape, first: int) -> Composable:
         running = constant(status.running, shape.columns[status.column])
         assigned.append(SQL("{} = {}").format(Name(status.column), running))
     return SQL(
-        "WITH {due} UPDATE {relation} AS q SET {assigned} {joined} WHERE {which}"
+        "WITH {due}, {lifted} UPDATE {relation} AS q SET {assigned} {joined} WHERE {is_lifted} AND {which}"
         " RETURNING {fence}::pg_catalog.int8, {reclaims}::pg_catalog.int8, {attempts}, 0, {iso}, {rows}, {carried}"
     ).format(
         due=due_rows(shape, [SQL("{} AS {}").format(value, name) for value, name in ids], free, first),
+        lifted=LIFTED,
+        is_lifted=IS_LIFTED,
         relation=shape.relation,
         assigned=COMMA.join(assigned),
         joined=SQL("") if len(ids) == 1 else SQL("FROM due AS d"),

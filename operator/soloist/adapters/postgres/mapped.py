@@ -101,7 +101,7 @@ class MappedRows:
         }
         self._claims += 1
         claim = statements[self._claims % len(statements)]
-        rows = await self._database.fetch(claim, values, ahead=self._statements.ahead)
+        rows = await self._database.fetch(claim, values, ahead=self._statements.planner)
         claims = sorted(claims_of(self._shape, rows), key=_due)
         # The next one starts behind the last row of a full claim, so as not to walk again through what is finished but not
         # yet vacuumed. Of several statuses each has an end of its own, and none is kept.

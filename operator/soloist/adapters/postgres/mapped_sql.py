@@ -22,6 +22,10 @@ NO_TIME = sql.SQL("NULL::pg_catalog.timestamptz")
 NO_TEXT = sql.SQL("NULL::pg_catalog.text")
 NO_NUMBER = sql.SQL("NULL::pg_catalog.int8")
 COMMA, AND = sql.SQL(", "), sql.SQL(" AND ")
+LIFTED = sql.SQL("lifted AS MATERIALIZED (SELECT soloist.lift_fence() FROM due LIMIT 1)")
+IS_LIFTED = sql.SQL("(SELECT pg_catalog.count(*) FROM lifted) >= 0")
+"""The fence is lifted to the present before any is handed out. Where there is none to hand out nothing is written: an idle
+queue is asked often, and would wait for the disk each time. The latter is true, and what has it in its WHERE comes after."""
 
 # What the planner may not do, whatever its statistics say: they are taken while a table is full, or empty, and lie. Rows
 # are found by an index, in its order, and looked up one by one; what a claim in the sidecar joins are two batches. Such a

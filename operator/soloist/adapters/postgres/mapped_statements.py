@@ -12,12 +12,11 @@ from soloist.adapters.postgres.mapped_sql import INLINE_CLAIM, SIDECAR_CLAIM, Sh
 class Statements:
     """``claims``: one for each status that may go first. ``end`` is there with Inline only, ``sweep`` with a sidecar.
 
-    ``planner`` goes ahead of a claim that is explained, ``ahead`` of one that is made; ``BY_INDEX`` of everything else.
+    ``planner`` goes ahead of a claim, ``BY_INDEX`` of everything else.
     """
 
     claims: tuple[bytes, ...]
     planner: bytes
-    ahead: bytes
     renew: bytes
     settle: bytes
     complete: bytes
@@ -31,7 +30,6 @@ def composed(shape: Shape) -> Statements:
     return Statements(
         claims=tuple(_text(sidecar_sql.claim(shape, first)) for first in range(len(shape.statuses("q")))),
         planner=SIDECAR_CLAIM,
-        ahead=_ahead(SIDECAR_CLAIM),
         renew=_text(sidecar_sql.renew(shape)),
         settle=_text(sidecar_outcome_sql.settle(shape)),
         complete=_text(sidecar_outcome_sql.complete(shape)),
@@ -43,17 +41,11 @@ def _inline(shape: Shape) -> Statements:
     return Statements(
         claims=tuple(_text(inline_sql.claim(shape, first)) for first in range(len(shape.statuses("q")))),
         planner=INLINE_CLAIM,
-        ahead=_ahead(INLINE_CLAIM),
         renew=_text(inline_sql.renew(shape)),
         settle=_text(inline_sql.settle(shape)),
         complete=_text(inline_sql.complete(shape)),
         end=_text(inline_sql.end(shape)),
     )
-
-
-def _ahead(planner: bytes) -> bytes:
-    """The fence is lifted to the present before any is handed out."""
-    return planner.replace(b"SELECT", b"SELECT soloist.lift_fence(),", 1)
 
 
 def _text(statement: Composable) -> bytes:

@@ -10,7 +10,7 @@ and then the sidecar's, by its own. A claim passes over users' rows that are loc
 from psycopg.sql import SQL, Composable
 
 from soloist.adapters.postgres.column_sql import NOW, iso
-from soloist.adapters.postgres.mapped_sql import COMMA, Shape, due_rows, said
+from soloist.adapters.postgres.mapped_sql import COMMA, IS_LIFTED, LIFTED, Shape, due_rows, said
 from soloist.domain.queue_tables import OutcomeBy
 
 # What killed its workers before is kept for longer and longer beyond its lease, each row for a time of its own, so that it
@@ -40,8 +40,11 @@ def claim_giving(shape: Shape, first: int, given: Composable) -> Composable:
         "(SELECT k.held_until FROM soloist.claims AS k WHERE k.key = {key} AND k.held_until > {now}"
         " AND (k.fence IS NOT NULL OR k.due IS NOT DISTINCT FROM {due})) IS NULL"
     ).format(key=key, now=NOW, due=shape.due("q"))
-    return SQL("WITH {due}, taken AS ({taken}) SELECT {given} FROM taken AS t JOIN due AS d ON d.key = t.key").format(
+    return SQL(
+        "WITH {due}, {lifted}, taken AS ({taken}) SELECT {given} FROM taken AS t JOIN due AS d ON d.key = t.key"
+    ).format(
         due=due_rows(shape, selected, free, first),
+        lifted=LIFTED,
         taken=_taken(shape),
         given=given,
     )
@@ -58,7 +61,7 @@ def _taken(shape: Shape) -> Composable:
     return SQL(
         "INSERT INTO soloist.claims AS k (key, held_until, fence, due, status, attempts, worker)"
         " SELECT d.key, {now} + %(lease)s, nextval('soloist.fence'), d.due, d.status, d.attempts, %(worker)s"
-        " FROM due AS d ORDER BY d.key"
+        " FROM due AS d WHERE {is_lifted} ORDER BY d.key"
         " ON CONFLICT ON CONSTRAINT claims_pkey DO UPDATE SET (held_until, fence, due, status, attempts, worker, reclaims,"
         " attempt, retry_base) = ({until}, excluded.fence, excluded.due, excluded.status, excluded.attempts, excluded.worker,"
         " {crashes}, {attempt}, {base})"
@@ -66,6 +69,7 @@ def _taken(shape: Shape) -> Composable:
         " RETURNING k.key, k.fence, k.attempt, k.retry_base, k.reclaims"
     ).format(
         now=NOW,
+        is_lifted=IS_LIFTED,
         same=same,
         crashes=crashes,
         until=_UNTIL.format(now=NOW, reclaims=crashes),

@@ -85,7 +85,6 @@ BEGIN
         RAISE EXCEPTION 'lease is %, and has to be longer than nothing', lease
             USING ERRCODE = '22023', HINT = 'Give an interval such as ''60 seconds''.';
     END IF;
-    PERFORM soloist.lift_fence();
     -- Rows whose lease is over are met among the others. They go back to the end first and then take their turn, so
     -- another pass looks for them. A claim that meets more than some hundreds leaves the rest to the next one.
     FOR pass IN 1..greatest(4, 500 / n) LOOP
@@ -108,6 +107,8 @@ BEGIN
             LIMIT left_to_claim
         );
         EXIT WHEN cardinality(due_rows) = 0;
+        -- Only where one is handed out: an idle queue is asked often, and to lift it is to write, and to wait for the disk.
+        PERFORM soloist.lift_fence();
         RETURN QUERY
         UPDATE soloist.work_items AS i
         SET fence = nextval('soloist.fence'), lease_until = at + lease, claimed_by = worker

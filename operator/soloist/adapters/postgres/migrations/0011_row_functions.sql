@@ -149,7 +149,6 @@ BEGIN
         RAISE EXCEPTION 'lease is %, and has to be longer than nothing', lease
             USING ERRCODE = '22023', HINT = 'Give an interval such as ''60 seconds''.';
     END IF;
-    PERFORM soloist.lift_fence();
     FOR pass IN 1..greatest(4, 500 / n) LOOP
         got := 0;
         over_pks := '{}'; over_fences := '{}'; over_reasons := '{}'; over_errors := '{}';
