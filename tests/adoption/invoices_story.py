@@ -46,7 +46,7 @@ def overdue_call_that_waits(stage: Stage) -> Iterator[Callable[[], bool]]:
 
 
 def until_it_waits(stage: Stage) -> None:
-    until(lambda: stage.count(WAITING) > 0, what="a call is in the middle of its work", timeout=90)
+    until(lambda: stage.count(WAITING) > 0, what="a call is in the middle of its work", timeout=120)
 
 
 def _open(stage: Stage) -> Any:
@@ -100,9 +100,9 @@ def handed_over(stage: Stage, ways: list[Callable[[Pod], None]]) -> None:
         _until_another_holds(pods, first, again=take_out is released)
         _until_it_moves(stage)
         BACK[take_out](first)
-        until(lambda first=first: _stands_by(first), what=f"{first.name} stands by", timeout=90)
+        until(lambda first=first: _stands_by(first), what=f"{first.name} stands by", timeout=120)
     stage.bank.close()
-    until(lambda: _cursor(stage) == stage.bank.known, what="the last payment is taken", timeout=60)
+    until(lambda: _cursor(stage) == stage.bank.known, what="the last payment is taken", timeout=120)
 
 
 def _until_another_holds(pods: list[Pod], first: Pod, *, again: bool) -> None:
@@ -113,7 +113,7 @@ def _until_another_holds(pods: list[Pod], first: Pod, *, again: bool) -> None:
             released(first)
         return any(pod.ask("/payments")[0] == 200 for pod in pods if pod is not first)
 
-    until(another, what=f"another than {first.name} holds payments", timeout=60)
+    until(another, what=f"another than {first.name} holds payments", timeout=120)
 
 
 def _stands_by(pod: Pod) -> bool:
@@ -129,4 +129,4 @@ def _cursor(stage: Stage) -> int:
 
 def _until_it_moves(stage: Stage) -> None:
     was = _cursor(stage)
-    until(lambda: _cursor(stage) > was, what=f"the cursor moves on from {was}", timeout=60)
+    until(lambda: _cursor(stage) > was, what=f"the cursor moves on from {was}", timeout=120)

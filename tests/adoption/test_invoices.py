@@ -108,9 +108,9 @@ def deliveries_with_a_worker_killed(made: Story) -> None:
     stage, workers = made.stage, made.cluster.workers
     happens.five_hundred_come(stage)
     stage.reader.do(7)
-    stage.receiver.wait(120, path="/hooks", timeout=90)
+    stage.receiver.wait(120, path="/hooks", timeout=120)
     busy = lambda: happens.in_the_middle(stage, list(workers))  # noqa: E731
-    workers[until(busy, what="a worker is in the middle of sends", timeout=60)].kill()
+    workers[until(busy, what="a worker is in the middle of sends", timeout=120)].kill()
     made.cluster.worker("w3")
     happens.until_none_is_left(stage)
 
@@ -121,10 +121,10 @@ def overdue_with_the_leader_killed(made: Story) -> None:
         happens.until_it_waits(stage)
         leader = crew.leader()
         leader.kill_both()
-        crew.leader(other_than=leader.name, timeout=60)
+        crew.leader(other_than=leader.name, timeout=120)
         until(again, what="the next leader calls again while the first call is open", timeout=120)
     crew.start(leader.name)
-    made.runs = until(lambda: repeated(crew.runs("overdue-invoices")), what="that run has ended", timeout=90)
+    made.runs = until(lambda: repeated(crew.runs("overdue-invoices")), what="that run has ended", timeout=120)
     happens.until_sent(stage, "overdue", len(OVERDUE))
 
 

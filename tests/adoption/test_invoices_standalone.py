@@ -58,14 +58,14 @@ def one_leader_is_killed_in_the_middle(made: Stage, crew: Crew) -> None:
         leader = crew.leader()
         happens.until_it_waits(made)
         happens.five_hundred_come(made)
-        until(lambda: happens.in_the_middle(made, [leader.name]), what="it is in the middle of sends too", timeout=60)
+        until(lambda: happens.in_the_middle(made, [leader.name]), what="it is in the middle of sends too", timeout=120)
         leader.kill_both()
         crew.leader(other_than=leader.name)
         until(again, what="the next leader calls again while the first call is open", timeout=120)
     crew.ready(leader.name, **env)
     happens.until_none_is_left(made)
     happens.until_sent(made, "overdue", len(OVERDUE))
-    until(lambda: len(made.said("before")) > 0, what="the repeated call was answered", timeout=60)
+    until(lambda: len(made.said("before")) > 0, what="the repeated call was answered", timeout=120)
 
 
 def test_every_delivery_has_one_accepted_completion(stage: Stage) -> None:
