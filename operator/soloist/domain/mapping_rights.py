@@ -21,8 +21,8 @@ def read_only(session: Session) -> Finding | None:
     if session.read_only:
         return error(
             "ReadOnly",
-            f"Transactions of the role {session.role} are read-only here: ALTER ROLE {quoted(session.role)} RESET "
-            "default_transaction_read_only; or, where it is a default of the database or the server, RESET it there. Queues then go on by themselves.",
+            f"Transactions of the role {session.role} are read-only here. RESET that where it was set (for the role, the database or "
+            f"the server), and its queues go on by themselves: ALTER ROLE {quoted(session.role)} RESET default_transaction_read_only;",
         )
     return None
 

@@ -327,7 +327,7 @@ def test_why_a_database_cannot_be_reached_is_said_without_the_password(postgres:
         ("SELECT soloist.nothing()", PermanentError, "does not exist. Run soloist migrate"),
         ("SELECT * FROM nowhere", PermanentError, 'refuses: relation "nowhere" does not exist.'),
         ("SELEC", PermanentError, "syntax error"),
-        ("DO $$ BEGIN SET LOCAL transaction_read_only = on; INSERT INTO t VALUES (2); END $$", TransientError, "cannot do that now: cannot execute INSERT in a read-only"),
+        ("DO $$ BEGIN SET LOCAL transaction_read_only = on; INSERT INTO t VALUES (2); END $$", TransientError, "takes no writes (cannot execute INSERT in a read-only transaction): it is a standby, or"),
         ("DO $$ BEGIN RAISE 'x' USING ERRCODE = '40001'; END $$", TransientError, "cannot do that now: x"),
         ("DO $$ BEGIN RAISE 'x' USING ERRCODE = '53300'; END $$", TransientError, "cannot do that now: x"),
         ("SELECT pg_terminate_backend(pg_backend_pid())", TransientError, "cannot do that now: terminating connection"),
