@@ -5,26 +5,31 @@ What the sidecars and the instances are told stands in the manifests of the exam
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from soloist.domain.slot_memory import SLOTS
 from tests.adoption.backend_process import BackendProcess
 from tests.adoption.page import Reader
 from tests.adoption.sweeping import PERIOD, SWEEPS, Road, Undo
 from tests.api.crew import Controller, Crew, expected_ticks
-from tests.api.elect_pods import Pod, holder
+from tests.api.elect_pods import Pod
 from tests.api.slot_books import moment, reasons, unexplained
 from tests.cluster.children import until
+from tests.cluster.fixtures import Namespace
 from tests.cluster.free_ports import free_ports
 from tests.cluster.proxy import TcpProxy
 
 INSTANCES = ("one", "two", "three")
+PATIENT = timedelta(seconds=10)
+"""How long the client of docs/elect.md waits for an answer."""
 
 
 def instance(reader: Reader, manifest: str, name: str, folder: Path, **env: str) -> BackendProcess:
@@ -47,7 +52,7 @@ class ByEndpoint(Road):
     def __init__(self, crew: Crew, wire: TcpProxy, instances: dict[str, BackendProcess]) -> None:
         super().__init__(wire, instances)
         self.crew = crew
-        self.recent: dict[str, list[dict[str, Any]]] = {sweep: [] for sweep in SWEEPS}
+        self.recent: dict[str, set[tuple[str, str, str]]] = {sweep: set() for sweep in SWEEPS}
 
     def start(self) -> None:
         for each in self.instances.values():
@@ -80,7 +85,8 @@ class ByEndpoint(Road):
 
     def note(self) -> None:
         for sweep in SWEEPS:
-            self.recent[sweep] += self.crew.status(sweep).get("recent", [])
+            lines = self.crew.status(sweep).get("recent", [])
+            self.recent[sweep] |= {(line["result"], line["first"], line["last"]) for line in lines}
 
     def without_reason(self, swept: dict[str, set[datetime]], faults: Sequence[datetime]) -> list[str]:
         found = []
@@ -102,9 +108,11 @@ class ByElection(Road):
 
     name = "b"
 
-    def __init__(self, wire: TcpProxy, pods: dict[str, Pod], instances: dict[str, BackendProcess]) -> None:
+    def __init__(
+        self, namespace: Namespace, wire: TcpProxy, pods: dict[str, Pod], instances: dict[str, BackendProcess]
+    ) -> None:
         super().__init__(wire, instances)
-        self.pods = pods
+        self.namespace, self.pods = namespace, pods
         self.told: dict[str, dict[datetime, str]] = {sweep: {} for sweep in SWEEPS}
 
     def start(self) -> None:
@@ -124,19 +132,24 @@ class ByElection(Road):
         return lambda: self.pods[instance].signal_all(signal.SIGCONT)
 
     def note(self) -> None:
-        for sweep in SWEEPS:
-            self.told[sweep] |= reasons(self._record(sweep), PERIOD)
+        for sweep, record in self._records().items():
+            self.told[sweep] |= reasons(record, PERIOD)
 
     def without_reason(self, swept: dict[str, set[datetime]], faults: Sequence[datetime]) -> list[str]:
+        """A slot may have been granted to a question whose answer came to nobody: of that the instance says so itself."""
+        unheard = [at for at, reason in self.passed() if reason in ("TermEnded", "Unreachable")]
         found = []
-        for sweep in SWEEPS:
-            missing = unexplained(swept[sweep], self._record(sweep), PERIOD, faults=faults)
-            found += [f"{sweep} {at}" for at in missing if at not in self.told[sweep]]
+        for sweep, record in self._records().items():
+            missing = unexplained(swept[sweep], record, PERIOD, faults=faults)
+            told = [slot for slot in missing if slot in self.told[sweep]]
+            lost = [slot for slot in missing if any(slot <= at <= slot + PERIOD + PATIENT for at in unheard)]
+            found += [f"{sweep} {slot}" for slot in missing if slot not in [*told, *lost]]
         return found
 
-    def _record(self, sweep: str) -> dict[str, Any]:
-        """Of that timer, as the holder has it."""
-        found: dict[str, Any] = holder(list(self.pods.values())).ask("/sweep/ticks")[1]["timers"][sweep]
+    def _records(self) -> dict[str, dict[str, Any]]:
+        """Of each timer, as the Lease has it."""
+        lease = self.namespace.api.find(self.namespace.path("leases", "sweep", group="coordination.k8s.io")) or {}
+        found: dict[str, dict[str, Any]] = json.loads(lease.get("metadata", {}).get("annotations", {}).get(SLOTS, "{}"))
         return found
 
     def stop(self) -> None:
@@ -162,10 +175,10 @@ def signal_to(pids: Iterable[int], number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def has_reason(tick: datetime, lines: list[dict[str, Any]]) -> bool:
-    """Whether one of the lines of status.recent says why nothing came of it."""
-    others = [line for line in lines if line["result"] != "Succeeded"]
-    return any(moment(line["first"]) <= tick <= moment(line["last"]) for line in others)
+def has_reason(tick: datetime, lines: set[tuple[str, str, str]]) -> bool:
+    """Whether one of the lines of status.recent (result, first, last) says why nothing came of it."""
+    others = [(first, last) for result, first, last in lines if result != "Succeeded"]
+    return any(moment(first) <= tick <= moment(last) for first, last in others)
 
 
 def _container(manifest: Path, name: str) -> dict[str, Any]:

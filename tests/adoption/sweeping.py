@@ -7,6 +7,7 @@ logged, the requests that the receiver of the webhooks saw, and what the API ser
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,12 @@ class Road(ABC):
     def running(self) -> BackendProcess:
         return next(each for each in self.instances.values() if each.child.alive() and each.ask("/healthz")[0] == 200)
 
+    def passed(self) -> list[tuple[datetime, str]]:
+        """When instances said that they do not sweep, and for what reason."""
+        lines = [line for each in self.instances.values() for line in each.said('"passed":') if line.endswith("}")]
+        said = [json.loads(line) for line in lines]
+        return [(datetime.fromisoformat(each["at"]), each["passed"].split(":")[0]) for each in said]
+
     @abstractmethod
     def start(self) -> None: ...
 
@@ -66,7 +73,7 @@ class Road(ABC):
 
     @abstractmethod
     def note(self) -> None:
-        """Reasons are kept for a while only: those that are there now are written down."""
+        """The latest reasons only are kept on record: those that are there now are written down."""
 
     @abstractmethod
     def without_reason(self, swept: dict[str, set[datetime]], faults: Sequence[datetime]) -> list[str]:
@@ -87,6 +94,7 @@ class Story:
     gone: datetime = LATER
     back: datetime = LATER
     without_reason: list[str] = field(default_factory=list)
+    noted: float = 0.0
     steps: list[int] = field(default_factory=list)
     looked: str = ""
 
@@ -99,8 +107,8 @@ class Story:
         self.lose(road.frozen)
         self.lose(road.application_killed)
         self.away(outage)
-        until(lambda: self._slots() >= 20, what=f"{road.name}: 20 slots of each sweep", timeout=PATIENCE)
-        until(lambda: not any(self._left().values()), what=f"{road.name}: nothing is left to sweep", timeout=PATIENCE)
+        self._until(lambda: self._slots() >= 20, "20 slots of each sweep")
+        self._until(lambda: not any(self._left().values()), "nothing is left to sweep")
         road.note()
         swept = {sweep: {each.slot for each in self.began() if each.sweep == sweep} for sweep in SWEEPS}
         self.without_reason = road.without_reason(swept, self.faults)
@@ -113,7 +121,6 @@ class Story:
         self.wait_for(2, without=instance)
         self._now(hard)
         put_right()
-        self.road.note()
 
     def away(self, outage: float) -> None:
         """The API server is, for so many seconds."""
@@ -122,19 +129,18 @@ class Story:
         self.gone = self.faults[-1]
         self.road.wire.refuse()
         self.road.wire.cut()
-        until(lambda: datetime.now(UTC) > self.gone + timedelta(seconds=outage), what="it was away", timeout=outage + 9)
+        self._until(lambda: datetime.now(UTC) > self.gone + timedelta(seconds=outage), "it was away")
         self.road.wire.forward()
         self._now(hard=False)
         self.back = self.faults[-1]
         self.wait_for(2)
-        self.road.note()
 
     def under_way(self) -> str:
         """Feed some items; the instance that sends the next webhook has it in hand when this returns."""
         before = len(self.webhooks("expire"))
         for _ in range(8):
             self.feed()
-        until(lambda: len(self.webhooks("expire")) > before, what=f"{self.road.name} sweeps", timeout=PATIENCE)
+        self._until(lambda: len(self.webhooks("expire")) > before, "it sweeps")
         return str(json.loads(self.webhooks("expire")[-1].body)["by"])
 
     def feed(self) -> None:
@@ -152,7 +158,7 @@ class Story:
             new = [each.sweep for each in self.began() if each.at > now and each.by != without]
             return all(new.count(sweep) >= more for sweep in SWEEPS)
 
-        until(enough, what=f"{self.road.name}: {more} slots more, without {without or 'loss'}", timeout=PATIENCE)
+        self._until(enough, f"{more} slots more, without {without or 'loss'}")
 
     def began(self) -> list[Began]:
         """In the order of their slots."""
@@ -167,11 +173,21 @@ class Story:
 
     def passed(self) -> set[str]:
         """The reasons for which instances did not sweep, as they logged them."""
-        lines = [line for each in self.road.instances.values() for line in each.said('"passed":')]
-        return {json.loads(line)["passed"].split(":")[0] for line in lines if line.endswith("}")}
+        return {reason for _, reason in self.road.passed()}
 
     def webhooks(self, sweep: str) -> list[Received]:
         return self.receiver.received(f"/{self.road.name}/{sweep}")
+
+    def _until(self, probe: Callable[[], bool], what: str) -> None:
+        """Meanwhile reasons are written down every two seconds."""
+
+        def noting() -> bool:
+            if time.monotonic() > self.noted + 2:
+                self.noted = time.monotonic()
+                self.road.note()
+            return probe()
+
+        until(noting, what=f"{self.road.name}: {what}", timeout=PATIENCE)
 
     def _left(self) -> dict[str, int]:
         found: dict[str, int] = json.loads(self.road.running().ask("/gigs")[1])

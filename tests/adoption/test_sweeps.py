@@ -119,7 +119,10 @@ def _by_election(site: Site, stack: ExitStack) -> ByElection:
     )
     made = {name: pod(site.reader, site.namespace.name, name, site.folder, config) for name in INSTANCES}
     road = ByElection(
-        site.wire, {name: each for name, (each, _) in made.items()}, {name: app for name, (_, app) in made.items()}
+        site.namespace,
+        site.wire,
+        {name: each for name, (each, _) in made.items()},
+        {name: app for name, (_, app) in made.items()},
     )
     stack.callback(_told, [child for each, _ in made.values() for child in (each.sidecar, each.app)])
     stack.callback(road.stop)

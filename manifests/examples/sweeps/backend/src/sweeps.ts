@@ -1,7 +1,7 @@
 import { Inject, Injectable, type BeforeApplicationShutdown, type OnApplicationBootstrap } from "@nestjs/common";
 import { Gigs } from "./gigs.js";
 import { NAMES, type Name, type Settings } from "./settings.js";
-import { tick } from "./tick.js";
+import { tick, type Slot } from "./tick.js";
 
 const say = (line: object) => console.log(JSON.stringify({ at: new Date().toISOString(), ...line }));
 
@@ -10,6 +10,7 @@ const say = (line: object) => console.log(JSON.stringify({ at: new Date().toISOS
 export class Sweeps implements OnApplicationBootstrap, BeforeApplicationShutdown {
   private readonly timers: NodeJS.Timeout[] = [];
   private readonly running = new Map<Name, Promise<object>>();
+  private readonly asking = new Set<Name>();
   private readonly why = new Map<Name, string>();
   private closing = false;
 
@@ -23,14 +24,14 @@ export class Sweeps implements OnApplicationBootstrap, BeforeApplicationShutdown
     }
   }
 
-  /** Not while the last one still sweeps. Why it may not is said when that changes. */
+  /** One question at a time, and none while the last slot is still swept. Why it may not is said when that changes. */
   private async ask(name: Name): Promise<void> {
-    if (this.running.has(name)) return;
-    const why = await tick("sweep", `${this.settings.every}&timer=${name}`, async ({ slot }) => {
-      await this.sweep(name, slot);
-    });
-    const reason = why.split(":")[0];
-    if (reason !== this.why.get(name) && reason !== "Ran") say({ sweep: name, passed: why });
+    if (this.asking.has(name) || this.running.has(name)) return;
+    this.asking.add(name);
+    const work = async ({ slot }: Slot) => void (await this.sweep(name, slot));
+    const why = await tick("sweep", `${this.settings.every}&timer=${name}`, work).finally(() => this.asking.delete(name));
+    const reason = why.replace(/:.*/s, "").replace(/^(Ran|AlreadyGranted)$/, "");
+    if (reason && reason !== this.why.get(name)) say({ sweep: name, passed: why });
     this.why.set(name, reason);
   }
 
