@@ -175,6 +175,21 @@ def waiting(schedules: Schedules, query: str) -> bool:
     return bool(schedules.ask(found, query))
 
 
+def test_a_refused_payment_is_tried_again_and_one_that_nobody_knows_of_is_not(stage: Payroll) -> None:
+    schedules = stage.schedules
+    stage.start("w0")
+    (refused,) = schedules.add(1, stuck={"status": 402})
+    until(lambda: schedules.is_recorded(refused), what="it is paid in the end", timeout=60)
+    (doubtful,) = schedules.add(1, stuck={"status": 500})
+    given_up = "SELECT count(*) FROM soloist.dead_rows WHERE pk = ARRAY[%s::text]"
+    until(lambda: schedules.ask(given_up, doubtful), what="it is given up", timeout=60)
+    paid = schedules.books([refused, doubtful]).paid
+    assert sorted((schedule, times) for (schedule, _), times in paid.items()) == [(refused, 2), (doubtful, 1)]
+    (letter,) = [each for each in stage.letters() if each["row"] == [str(doubtful)]]
+    assert letter["reason"] == "Failed"
+    assert "Nobody knows whether it was paid" in letter["lastError"]
+
+
 def test_the_endpoint_takes_a_key_once_and_only_from_soloist(stage: Payroll) -> None:
     schedules = stage.schedules
     (schedule,) = schedules.add(1)
