@@ -38,6 +38,11 @@ def decide(view: View) -> Step:
     return Wait(until=min(wakes(view), default=None))
 
 
+def launch_now(view: View) -> Step | None:
+    """The same step where it comes of one of the first two rules, which launches do; None where another has to be asked."""
+    return a_newer_term(view) or launching.launch(view)
+
+
 def finish(view: View) -> Step:
     """While the process goes away: nothing starts, what has ended is written."""
     for rule in (a_newer_term, outcomes.write_outcome, settling.keep_books_only):

@@ -1,6 +1,7 @@
 """Launches outrank bookkeeping: what is not urgent waits while launches are under way, but not for ever."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -18,6 +19,8 @@ class Lanes:
     def __init__(self, width: int) -> None:
         self._width = asyncio.Semaphore(width)
         self._urgent = 0
+        self._out: set[asyncio.Future[Any]] = set()
+        self._set_out: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -30,19 +33,27 @@ class Lanes:
             self._leave()
 
     def launching(self, effect: "asyncio.Future[Any]") -> None:
-        """Urgent until it is done, for ``SETTING_OUT`` at the most."""
+        """Urgent until it is done, for ``SETTING_OUT`` at the most. One timer for all: there may be thousands."""
+        loop = asyncio.get_running_loop()
         self._enter()
-        left = False
+        self._out.add(effect)
+        if not self._set_out:
+            loop.call_later(SETTING_OUT, self._look_after)
+        self._set_out.append((loop.time() + SETTING_OUT, effect))
+        effect.add_done_callback(self._is_out)
 
-        def leave(_: object = None) -> None:
-            nonlocal left
-            if not left:
-                left = True
-                self._leave()
-                timer.cancel()
+    def _is_out(self, effect: "asyncio.Future[Any]") -> None:
+        if effect in self._out:
+            self._out.remove(effect)
+            self._leave()
 
-        timer = asyncio.get_running_loop().call_later(SETTING_OUT, leave)
-        effect.add_done_callback(leave)
+    def _look_after(self) -> None:
+        """Those that have been on their way for long enough."""
+        loop = asyncio.get_running_loop()
+        while self._set_out and self._set_out[0][0] <= loop.time():
+            self._is_out(self._set_out.popleft()[1])
+        if self._set_out:
+            loop.call_at(self._set_out[0][0], self._look_after)
 
     @asynccontextmanager
     async def patient(self, *, hurry: bool = False) -> AsyncIterator[None]:

@@ -5,7 +5,6 @@ effect it asks the term whether it may still be believed, and whether the cache 
 it is, and when, is kept by ``Turns``: one task a job at a time.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from soloist.domain.steps import Launch, Stop, Wait
 from soloist.domain.term import Term
 from soloist.loops.acting import Acting, Stage
 from soloist.loops.cache import Cache, Key
+from soloist.loops.draining import drained
 from soloist.loops.effects import Effects
 from soloist.loops.job_writes import JobWrites
 from soloist.loops.lanes import Lanes
@@ -64,7 +64,9 @@ class Scheduler:
     ) -> None:
         self._cache, self._store, self._report, self._clock = cache, store, report, clock
         self._term, self._fresh, self._on_stop, self._spec_of = term, fresh, on_stop, spec_of
-        self._turns = Turns(report=report, clock=clock, term=term, step=self._step, recover=self._recover)
+        self._turns = Turns(
+            report=report, clock=clock, term=term, step=self._step, recover=self._recover, at_once=self._launch_at_once
+        )
         self.wake, self.run = self._turns.wake, self._turns.run
         lanes = Lanes(pace.bookkeeping)
         self._leisure = Leisure(lanes, self._turns)
@@ -97,22 +99,8 @@ class Scheduler:
         """Let actions end, and write what came of them, within ``grace`` seconds."""
         self.close()
         self._acting.leave_jobs()
-        deadline = self._clock.boottime() + grace
         self.wake_all()
-        while self._acting.going or self._turns.working or self._unwritten():
-            left = deadline - self._clock.boottime()
-            if left <= 0:
-                return
-            tasks = [*self._acting.going.values(), *self._turns.working.values()]
-            if tasks:
-                await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            else:
-                await asyncio.sleep(min(left, 0.05))
-
-    def _unwritten(self) -> bool:
-        memory = self._acting.memory
-        ended = {uid for uid, known in memory.items() if known.outcome is not None or known.cancelled is not None}
-        return not ended.isdisjoint(self._cache.unfinished())
+        await drained(self._acting, self._turns, self._cache, self._clock, grace)
 
     def may_act(self) -> bool:
         """Asked just before each effect."""
@@ -156,6 +144,19 @@ class Scheduler:
             self._turns.come_back(key, later.seconds)
             return False
         return not (isinstance(step, Launch) and self._leisure.rests(key, view, step.run))
+
+    def _launch_at_once(self, key: Key) -> bool:
+        """The same step where it is a launch, of which thousands may be due. True: nothing more is wanted of that job."""
+        job, term = self._cache.job(key), self._term()
+        spec = self._spec_of(job) if job is not None and job.active else None
+        if job is None or term is None or not isinstance(spec, Spec) or self._draining:
+            return False
+        view = self._outlook.view(key, job, spec, term)
+        step = protocol.launch_now(view)
+        if not isinstance(step, Launch) or not self.may_act():
+            return False
+        self._acting.launch(view, step)
+        return self._leisure.rests(key, view, step.run)
 
     async def _end_orphan(self, key: Key, term: Term) -> bool:
         left = self._orphans.left(key, term)

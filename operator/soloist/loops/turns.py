@@ -30,7 +30,10 @@ fault may spin."""
 
 
 class Turns:
-    """``step`` says whether it took one; ``recover`` is told of the error of a step, and says ``come_back_after`` it."""
+    """``step`` says whether it took one; ``recover`` is told of the error of a step, and says ``come_back_after`` it.
+
+    ``at_once`` does without waiting what a job is woken for by its alarm, and says whether that was all.
+    """
 
     def __init__(
         self,
@@ -40,8 +43,10 @@ class Turns:
         term: Callable[[], Term | None],
         step: Callable[[Key], Awaitable[bool]],
         recover: Callable[[Key, SoloistError], Awaitable[None]],
+        at_once: Callable[[Key], bool] = lambda _: False,
     ) -> None:
         self._report, self._clock, self._term, self._step, self._recover = report, clock, term, step, recover
+        self._at_once = at_once
         self.working: dict[Key, asyncio.Task[None]] = {}
         self.open = False
         self._alarms: Alarms[Key] = Alarms()
@@ -73,7 +78,8 @@ class Turns:
         """For ever: wake the jobs whose time has come."""
         while True:
             for number, key in enumerate(self._alarms.due(self._clock.boottime()), 1):
-                self.wake(key)
+                if key in self.working or not self._done_at_once(key):
+                    self.wake(key)
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
             following = self._alarms.next()
@@ -86,6 +92,14 @@ class Turns:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def _done_at_once(self, key: Key) -> bool:
+        """Nobody else is at this job, and nobody comes in between: no task is needed for it."""
+        try:
+            return self.open and self._at_once(key)
+        except Exception as error:  # noqa: BLE001 - one job's fault must not stop the others
+            self._report.failed("scheduler", error)
+            return False
 
     async def _work(self, key: Key) -> None:
         """Steps until there is none to take. An error is survived: read again, and come back after a wait that grows."""
