@@ -44,6 +44,9 @@ FIGURES = (
 EVERY = 60
 """Seconds between two slots of the burst."""
 
+KNOWN_BEFORE = 40
+"""Seconds: jobs of a burst are known for a while, as those are that fall due at midnight."""
+
 MANY, FEW = 10_000, 1_000
 IDLE_SECONDS = 60
 NEVER = "0 3 1 1 *"
@@ -93,16 +96,15 @@ def slot(moment: datetime) -> datetime:
 def burst(stage: Stage, say: Say) -> dict[str, Measured]:
     many = FEW if stage.quick else MANY
     with stage.crew("burst") as crew:
-        crew.write("none.yaml")
-        crew.ready("a")
-        leader = crew.leader()
         for part in range(0, many, 500):
             crew.write(
                 f"jobs-{part}.yaml", *(enqueueing(f"job-{n}", f"@every {EVERY}s") for n in range(part, part + 500))
             )
+        crew.ready("a")
+        leader = crew.leader()
         jobs = "SELECT count(*) FROM soloist.objects WHERE kind = 'ScheduledJob' AND status ? 'observedSchedule'"
         until(lambda: crew.ask(jobs)[0][0] == many, what="all jobs are known", timeout=600)
-        due = slot(datetime.now(UTC) + timedelta(seconds=15))
+        due = slot(datetime.now(UTC) + timedelta(seconds=KNOWN_BEFORE))
         say(f"{many} jobs, due at {due:%H:%M:%S}")
         until(lambda: datetime.now(UTC) > due - timedelta(seconds=0.1), what="it is nearly time", timeout=2 * EVERY)
         meter = Meter.start({"leader": leader.child()})
