@@ -41,6 +41,14 @@ def test_fences_rise_with_every_claim(connection: Connection) -> None:
     assert max(fences[0]) < min(fences[1]) < max(fences[1]) < min(fences[2])
 
 
+def test_a_claim_that_finds_nothing_writes_nothing(connection: Connection) -> None:
+    """An idle queue is asked often."""
+    connection.execute("SELECT setval('soloist.fence', 17)")
+    with connection.transaction():
+        assert claim(connection) == []
+        assert scalar(connection, "SELECT pg_current_xact_id_if_assigned()") is None
+
+
 def test_a_row_is_enqueued_if_and_only_if_its_transaction_commits(connection: Connection) -> None:
     with connection.transaction(force_rollback=True):
         enqueue(connection)

@@ -123,3 +123,19 @@ def test_claims_and_outcomes_find_ten_rows_among_two_hundred_thousand_by_index(
     if table.status is not None and table.status.done is not None:
         rows, _ = crowded.claim(generic=generic)
         assert_cheap(crowded.settle(rows, done=True, generic=generic), KEY_INDEX[name])
+
+
+def test_a_claim_lifts_the_fence_first_and_one_that_finds_nothing_writes_nothing(crowded: Crowded) -> None:
+    connection, statements = crowded.connection, crowded.statements
+    found, written = {}, {}
+    for after in ("-infinity", "infinity"):
+        values = {"most": 10, "lease": timedelta(minutes=1), "worker": "w", "after": after, "without": []}
+        connection.execute("SELECT setval('soloist.fence', 17)")
+        with connection.transaction(force_rollback=True):
+            connection.execute(statements.planner)
+            found[after] = [row[0] for row in connection.execute(statements.claims[0], values)]
+            assigned = connection.execute("SELECT pg_current_xact_id_if_assigned() IS NOT NULL").fetchone()
+        written[after] = assigned
+    assert (len(found["-infinity"]), found["infinity"]) == (10, [])
+    assert min(found["-infinity"]) > 10**15
+    assert written == {"-infinity": (True,), "infinity": (False,)}
