@@ -12,7 +12,8 @@ SPACE, LEASE = "backend", "sweep"
 
 def swept(site: Site) -> Counter[str]:
     """How many slots each Pod that is there has got."""
-    pods = [pod["metadata"]["name"] for pod in pods_of(site)]
+    started = [pod for pod in pods_of(site) if pod["status"].get("containerStatuses", [{}])[0].get("started")]
+    pods = [pod["metadata"]["name"] for pod in started]
     logs = {pod: site.node.kubectl("-n", SPACE, "logs", pod, "-c", "backend") for pod in pods}
     return Counter({pod: log.splitlines().count("swept") for pod, log in logs.items()})
 
