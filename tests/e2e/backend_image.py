@@ -1,0 +1,45 @@
+"""The image of an example's backend for a node that can pull nothing: this machine's own Node, the libraries it is linked to, and the
+backend with what its lock file says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from tests.adoption.backend_process import backend_home
+from tests.cluster.node_images import _archive, _plain
+from tests.cluster.versions import Unavailable, cache
+
+PORT = 8000
+
+
+def backend_archive(example: str) -> tuple[Path, str]:
+    """A docker archive and its tag; it listens on `PORT`. Raises Unavailable where there is no Node."""
+    node = shutil.which("node")
+    if node is None:
+        raise Unavailable("node is not on PATH: install Node 20 or newer with npm (nodejs, npm).")
+    home, tag = backend_home(example), f"localhost/{example}:dev"
+    told = hashlib.sha256(f"{home.name} {Path(node).stat().st_mtime_ns}".encode()).hexdigest()[:12]
+    path = cache() / "images" / f"{example}-{told}.tar"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=cache()) as folder:
+            layer = Path(folder) / "layer.tar"
+            with tarfile.open(layer, "w", dereference=True) as tar:
+                tar.add(node, "bin/node", filter=_plain)
+                for library in libraries(node):
+                    tar.add(library, library.lstrip("/"), filter=_plain)
+                tar.add(home, "app", filter=_plain)
+            config = {"Entrypoint": ["/bin/node", "/app/server.js"], "Env": [f"PORT={PORT}"], "WorkingDir": "/app"}
+            _archive(path, tag, layer, config)
+    return path, tag
+
+
+def libraries(program: str) -> list[str]:
+    """Their paths, the dynamic loader's among them."""
+    said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return [word for line in said.splitlines() for word in line.split() if word.startswith("/")]
