@@ -59,7 +59,10 @@ class ControllerSettings(Timed):
     claim_ahead: float = setting(
         10.0, "seconds before its time that a run's object is created, to spread a burst's writes"
     )
-    record_ahead: float = setting(2.0, "seconds before its time that a run may be recorded, at the most 2, and for each thousand that are due at once")
+    record_ahead: float = setting(
+        2.0,
+        "seconds before its time that a run may be recorded, at the most 2, and for each thousand that are due at once",
+    )
     relist: float = setting(120.0, "seconds between lists: a watch may lose a delete without telling")
     measure_queues: float = setting(5.0, "seconds between the leader's looks into each database that has WorkQueues")
     staleness_limit: float = setting(300.0, "seconds since watch or list last spoke, after which nothing is launched")

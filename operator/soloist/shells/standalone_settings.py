@@ -47,7 +47,10 @@ class StandaloneSettings(Timed):
     health_port: int = setting(0, "port for /healthz, /readyz and /metrics; 0 takes a free one, and says which")
 
     claim_ahead: float = setting(10.0, "seconds before its time that a run's row is written, to spread a burst")
-    record_ahead: float = setting(2.0, "seconds before its time that a run may be recorded, at the most 2, and for each thousand that are due at once")
+    record_ahead: float = setting(
+        2.0,
+        "seconds before its time that a run may be recorded, at the most 2, and for each thousand that are due at once",
+    )
     relist: float = setting(120.0, "seconds between whole looks at the rows of jobs and runs")
     staleness_limit: float = setting(300.0, "seconds since the database last answered, after which nothing is launched")
     grace: float = setting(25.0, "seconds that running actions and deliveries get at SIGTERM")
