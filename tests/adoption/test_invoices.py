@@ -129,10 +129,10 @@ def overdue_with_the_leader_killed(made: Story) -> None:
 
 
 def repeated(runs: list[Raw]) -> list[Raw]:
-    """Those that are over and took two attempts."""
+    """Those that are over and took more than one attempt."""
     over = ("Succeeded", "Failed", "Unknown", "Interrupted")
     found = [(run, run.get("status", {})) for run in runs]
-    return [run for run, status in found if status.get("attempt") == 2 and status.get("phase") in over]
+    return [run for run, status in found if status.get("attempt", 0) > 1 and status.get("phase") in over]
 
 
 def payments_with_the_watcher_handed_over(made: Story) -> None:
@@ -201,9 +201,9 @@ def test_a_retry_comes_when_it_is_due_with_nobody_asking(story: Story) -> None:
 
 
 def test_the_call_whose_leader_was_killed_was_repeated_under_its_key_and_a_higher_fence(story: Story) -> None:
-    books.the_call_made_twice(story.stage)
-    (run,) = story.runs
-    assert run["status"]["phase"] == "Succeeded", run["status"]
+    books.the_call_made_again(story.stage)
+    for run in story.runs:
+        assert run["status"]["phase"] == "Succeeded", run["status"]
 
 
 @pytest.mark.parametrize("table", ["invoice_status_history", "activity_events", "notifications"])

@@ -90,7 +90,7 @@ def test_a_retry_comes_when_it_is_due_with_nobody_asking(stage: Stage) -> None:
 
 
 def test_the_call_whose_leader_was_killed_was_repeated_under_its_key_and_a_higher_fence(stage: Stage) -> None:
-    books.the_call_made_twice(stage)
+    books.the_call_made_again(stage)
 
 
 @pytest.mark.parametrize("table", ["invoice_status_history", "activity_events", "notifications"])
