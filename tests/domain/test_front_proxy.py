@@ -27,6 +27,24 @@ def test_the_front_proxy_says_who_asks() -> None:
 
 
 @pytest.mark.parametrize(
+    ("user", "said", "groups"),
+    [
+        ("system:kube-aggregator", [], ("system:authenticated",)),
+        ("anna", ["mail"], ("mail", "system:authenticated")),
+        ("anna", ["system:authenticated", "mail"], ("system:authenticated", "mail")),
+        ("system:anonymous", [], ()),
+        ("system:anonymous", ["system:unauthenticated"], ("system:unauthenticated",)),
+        ("stranger", ["system:unauthenticated"], ("system:unauthenticated",)),
+    ],
+)
+def test_whoever_it_has_authenticated_is_of_the_group_of_those(
+    user: str, said: list[str], groups: tuple[str, ...]
+) -> None:
+    headers = [("X-Remote-User", user), *(("X-Remote-Group", group) for group in said)]
+    assert caller(FRONT, ["front-proxy-client"], headers).groups == groups
+
+
+@pytest.mark.parametrize(
     ("names", "headers", "why"),
     [
         (None, ANNA, "Ask through the API server"),

@@ -14,6 +14,8 @@ from urllib.parse import unquote
 from soloist.domain.external_metrics import GROUP, VERSION
 
 PLACE = "ConfigMap kube-system/extension-apiserver-authentication"
+ANONYMOUS = "system:anonymous"
+AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,15 @@ def caller(front: FrontProxy, certificate_names: Sequence[str] | None, headers: 
         for prefix in front.extra_prefixes:
             if name.startswith(prefix.lower()):
                 extra.setdefault(unquote(name[len(prefix) :]), []).append(value)
-    return Caller(user=users[0], groups=tuple(_given(given, front.group_headers)), extra=extra)
+    return Caller(user=users[0], groups=_groups(users[0], _given(given, front.group_headers)), extra=extra)
+
+
+def _groups(user: str, said: Sequence[str]) -> tuple[str, ...]:
+    """As every API server adds it to whom the front proxy has authenticated. The aggregator's own look for what is served
+    comes without groups; were that refused, it would take our group for stale, and no namespace could be deleted."""
+    if user == ANONYMOUS or {AUTHENTICATED, UNAUTHENTICATED} & set(said):
+        return tuple(said)
+    return (*said, AUTHENTICATED)
 
 
 def review(who: Caller, *, path: str, namespace: str = "", metric: str = "") -> dict[str, Any]:
