@@ -39,7 +39,7 @@ def table(place: Place, user: UserTable, rows: int) -> None:
         connection.execute("TRUNCATE soloist.claims, soloist.dead_rows")
         made(connection, user)
         if user.inline is not None:
-            connection.execute(f"ALTER TABLE {user.name} SET (fillfactor = 70)")
+            connection.execute(f"ALTER TABLE {user.name} SET (fillfactor = 50)")
         connection.execute(user.new.format(due="(now() - interval '1 hour' + n * interval '1 ms')", count=rows))
         connection.execute("VACUUM (ANALYZE)")
         connection.execute("CHECKPOINT")

@@ -287,7 +287,7 @@ NOTES = {
         replace(GOOD, fillfactor=100),
         INLINE,
         "NoRoom",
-        'ALTER TABLE "app"."Delivery" SET (fillfactor = 70);',
+        'ALTER TABLE "app"."Delivery" SET (fillfactor = 50);',
     ),
     "a partitioned table": (replace(GOOD, kind="p"), TABLE, "Partitioned", "each claim looks into every partition"),
     "a trigger, once for each row": (

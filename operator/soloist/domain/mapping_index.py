@@ -50,7 +50,7 @@ def _inline_findings(table: MappedTable, claim: Inline, catalog: Catalog) -> Ite
         yield note(
             "NoRoom",
             f"The pages of {table.name} are filled to {catalog.fillfactor} %, so a claim often finds no room beside its row and "
-            f"writes to all indexes. For new pages: ALTER TABLE {sql_name(table.name)} SET (fillfactor = 70);",
+            f"writes to all indexes. For new pages: ALTER TABLE {sql_name(table.name)} SET (fillfactor = 50);",
             field="spec.table.inline",
         )
     ours = {claim.fence, claim.lease_until, claim.reclaims, claim.claimed_by}
