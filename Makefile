@@ -43,7 +43,7 @@ demo-cluster: $(READY) ## the main job on a real API server: two controllers, th
 demo-kind: $(READY) ## the same on kind, for those who have Docker, kind and kubectl: it makes a cluster of its own, and deletes it
 	@$(BIN)/python -m tests.demo --kind
 
-test: $(READY) ## all tests but those of adoption; TEST="tests/domain -k jitter" picks some
+test: $(READY) ## all tests but those of `make test-long` and `make adoption`; TEST="tests/domain -k jitter" picks some
 ifneq ($(TEST),)
 	@$(BIN)/python -m pytest $(TEST)
 else
