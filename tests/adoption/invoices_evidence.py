@@ -15,7 +15,7 @@ SHOWN = 10
 TOLD = ("elected", "queue is worked")
 
 
-def idle_retry(stage: Stage) -> None:
+def five_failures(stage: Stage) -> None:
     """Writes docs/evidence/five-failures.md, where it is wanted."""
     retries = books.retried_when_due(stage)
     late = sorted((request.at - due).total_seconds() for _, due, request in retries)

@@ -69,7 +69,7 @@ def story(
                 made.looked = stage.reader.do(8)
                 yield made
                 if request.session.testsfailed == failed:
-                    evidence.idle_retry(stage)
+                    evidence.five_failures(stage)
                     evidence.two_replicas(stage, [*folder.glob("c?.log"), *folder.glob("w?.log")])
             finally:
                 for log in sorted(folder.glob("*.log")):
@@ -227,6 +227,17 @@ def test_an_internal_endpoint_refuses_a_stranger_and_a_leader_of_the_past(story:
     key = story.stage.asked("overdue-invoices")[0]["key"]
     stale: dict[str, Any] = {"Idempotency_Key": key, "Soloist_Fence": "1", "Authorization": AUTHORIZATION}
     assert backend.ask(path, "POST", **stale)[0] == 409
+
+
+def test_a_backend_that_was_told_no_word_lets_nobody_in_and_ends_when_asked(story: Story) -> None:
+    env = {"DATABASE_URL": story.stage.database.dsn(), "SOLOIST_SIDECAR": "http://127.0.0.1:9"}
+    untold = BackendProcess("invoices", "untold", story.stage.folder, **env)
+    untold.start()
+    try:
+        assert untold.ask("/internal/jobs/send-scheduled", "POST")[0] == 401
+        untold.terminate()
+    finally:
+        untold.kill()
 
 
 # The watcher

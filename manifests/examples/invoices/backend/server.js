@@ -27,7 +27,8 @@ async function answer(request) {
   }
   const job = request.method === "POST" && JOBS[request.url];
   if (!job) return [404, "no such page"];
-  if (request.headers.authorization !== process.env.AUTHORIZATION) return [401, "who are you?"];
+  const { AUTHORIZATION } = process.env; // without it nobody is let in
+  if (!AUTHORIZATION || request.headers.authorization !== AUTHORIZATION) return [401, "who are you?"];
   const { "idempotency-key": key, "soloist-fence": fence, "soloist-attempt": attempt } = request.headers;
   const line = { job: request.url.split("/").at(-1), key, fence, attempt };
   console.log(JSON.stringify({ ...line, asked: true }));
@@ -41,11 +42,12 @@ async function answer(request) {
   }
 }
 
-createServer(async (request, reply) => {
+const server = createServer(async (request, reply) => {
   request.resume();
   const [status, body] = await answer(request).catch((error) => [503, String(error)]);
   reply.writeHead(status).end(body);
 }).listen(Number(process.env.PORT ?? 8080));
+process.on("SIGTERM", () => server.close(() => process.exit())); // what was asked is answered first
 
 if (process.env.TIMERS === "on") require("./timers")(prisma);
 else require("./watcher")(prisma);
