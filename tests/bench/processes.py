@@ -54,7 +54,7 @@ def machine() -> str:
     models = [line.split(":", 1)[1].strip() for line in _cpuinfo() if line.startswith("model name")]
     return (
         f"{len(os.sched_getaffinity(0))} processors ({models[0] if models else platform.machine()}), "
-        f"Linux {platform.release()}, Python {platform.python_version()}, load {load()} at the start"
+        f"Linux {platform.release().split('-')[0]}, Python {platform.python_version()}, load {load()} at the start"
     )
 
 
