@@ -10,18 +10,13 @@ import pytest
 from soloist.adapters.postgres.migrate import migrate
 from tests.adoption.backend_process import EXAMPLES
 from tests.adoption.payroll_books import Schedules, middle
+from tests.adoption.payroll_stage import SECONDS
 from tests.cluster.children import until
 from tests.e2e.backend_image import PORT, backend_archive
 from tests.e2e.site import NAMESPACE, PATIENCE, RESTRICTED, Site
 
 HERE = EXAMPLES / "payroll"
-SECONDS = {
-    "suspend: true": "suspend: false",
-    "timeoutSeconds: 60": "timeoutSeconds: 10",
-    "leaseSeconds: 90": "leaseSeconds: 12",
-    "schedule: [30s, 5m, 1h]": "schedule: [1s]",
-    "maxAttempts: 4": "maxAttempts: 100",
-}
+PUT = {"suspend: true": "suspend: false", **SECONDS}
 
 
 @pytest.fixture
@@ -44,7 +39,7 @@ def schedules(site: Site) -> Iterator[Schedules]:
     api.create("/api/v1/namespaces/payroll/services", service)
     site.node.kubectl("-n", "payroll", "rollout", "status", "deployment/payroll", "--timeout=120s")
     queue = (HERE / "workqueue.yaml").read_text(encoding="utf-8")
-    for written, here in SECONDS.items():
+    for written, here in PUT.items():
         assert written in queue
         queue = queue.replace(written, here)
     site.node.kubectl("apply", "-f", "-", stdin=queue)
