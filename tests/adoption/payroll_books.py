@@ -74,12 +74,12 @@ class Schedules:
 
     def add(self, count: int, *, overdue: str = "1 minute", stuck: dict[str, Any] | None = None) -> list[int]:
         """Their ids, in the order in which they are due. The payment of the middle one is taken by the provider, which answers
-        as ``stuck`` says: ``{"hang": True}`` for never."""
+        as ``stuck`` says, once if it says no more: ``{"hang": True}`` for never."""
         with self.place.connect(autocommit=False) as connection:
             made = connection.execute(NEW, (overdue, count)).fetchall()
             ids = sorted(row[0] for row in made)
             if stuck:
-                self.provider.rule(path="/payments", holding=f'"schedule":{middle(ids)},', times=1, **stuck)
+                self.provider.rule(path="/payments", holding=f'"schedule":{middle(ids)},', **{"times": 1, **stuck})
         return ids
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

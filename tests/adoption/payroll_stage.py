@@ -83,6 +83,11 @@ class Payroll:
         self.provider.clear()
         self.provider.rule(delay=seconds)
 
+    def tries(self, most: int) -> None:
+        """Of each schedule, for workers that start from now on."""
+        patch = json.dumps({"spec": {"table": {"maxAttempts": most}}})
+        self.cluster.kubectl("-n", "payroll", "patch", "workqueue", "payroll", "--type", "merge", "-p", patch)
+
     # Who works
 
     def start(self, *names: str) -> None:

@@ -107,7 +107,7 @@ def test_each_period_of_each_schedule_is_paid_at_most_once_and_recorded_or_held(
     stage.backend.kill()
     stage.backend.start()
 
-    # Both die, as with their node: nobody is left who could say anything.
+    # Both die: nobody is left who could say anything.
     ids += schedules.add(50, stuck={"hang": True})
     lost = middle(ids[50:])
     schedules.until_paid(lost)
@@ -145,11 +145,13 @@ def test_what_is_held_is_settled_by_a_person_as_the_page_says(stage: Payroll) ->
     stage.backend.start()
     unpaid = interrupted_before_its_payment(stage)
     assert len(schedules.until_settled([paid, unpaid]).held) == 2
-    letters = {int(letter["row"][0]): letter["id"] for letter in stage.letters()}
+    letters = {int(letter["row"][0]): letter for letter in stage.letters()}
     assert "Interrupted" in stage.reader.do(7, only="queue dead")
     for schedule, only in ((paid, "purge"), (unpaid, "retry")):
-        stage.reader.env |= {"SCHEDULE": str(schedule), "LETTER": str(letters[schedule])}
-        stage.reader.do(7, only=only)
+        letter = letters[schedule]
+        stage.reader.env |= {"SCHEDULE": str(schedule), "LETTER": str(letter["id"]), "DUE": letter["due"]}
+        said = stage.reader.do(7, only=only)
+        assert ("UPDATE 1" in said) == (schedule == paid), said
     books = schedules.until_settled([paid, unpaid])
     assert (len(books.recorded), books.held) == (2, {})
     assert stage.reader.whole()
@@ -188,6 +190,22 @@ def test_a_refused_payment_is_tried_again_and_one_that_nobody_knows_of_is_not(st
     (letter,) = [each for each in stage.letters() if each["row"] == [str(doubtful)]]
     assert letter["reason"] == "Failed"
     assert "Nobody knows whether it was paid" in letter["lastError"]
+
+
+def test_a_payment_that_is_refused_as_often_as_the_page_says_is_held(stage: Payroll) -> None:
+    schedules = stage.schedules
+    stage.tries(4)
+    try:
+        stage.start("w0")
+        (refused,) = schedules.add(1, stuck={"status": 402, "times": 4})
+        listed = "SELECT count(*) FROM soloist.dead_rows WHERE pk = ARRAY[%s::text]"
+        until(lambda: schedules.ask(listed, refused), what="it is given up", timeout=60)
+    finally:
+        stage.tries(100)
+    assert list(schedules.books([refused]).paid.values()) == [4]
+    (letter,) = [each for each in stage.letters() if each["row"] == [str(refused)]]
+    assert letter["reason"] == "Failed"
+    assert "The payment was refused with 402." in letter["lastError"]
 
 
 def test_the_endpoint_takes_a_key_once_and_only_from_soloist(stage: Payroll) -> None:

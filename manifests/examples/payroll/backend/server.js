@@ -53,8 +53,10 @@ app.post("/internal/run-schedule", internal, idempotent, async (request, respons
   await answer(request, response, 200, { paid });
 });
 
-// The row is locked until it has moved: whoever asks for it meanwhile waits, and finds it moved.
+// The row is locked until it has moved: whoever asks for it meanwhile waits, and finds it moved. The time is over before that of
+// workqueue.yaml (60 s), so nothing is still being paid here that is held for a person there.
 async function runSchedule(id, due, organisation) {
+  const over = AbortSignal.timeout(50_000);
   const client = await pool.connect();
   let asked = false;
   try {
@@ -67,7 +69,7 @@ async function runSchedule(id, due, organisation) {
     );
     if (found.rowCount) {
       asked = true;
-      await pay(found.rows[0], due);
+      await pay(found.rows[0], due, over);
       await client.query(
         "UPDATE schedules SET next_run_timestamp = next_run_timestamp + every, updated_at = clock_timestamp() WHERE id = $1",
         [id],
@@ -86,10 +88,10 @@ async function runSchedule(id, due, organisation) {
 }
 
 // The provider of the payments. It heeds no keys: two calls are two payments.
-async function pay({ id, organisation_id, account, amount_cents }, due) {
+async function pay({ id, organisation_id, account, amount_cents }, due, signal) {
   const body = JSON.stringify({ schedule: id, organisation: organisation_id, due, account, cents: Number(amount_cents) });
   const head = { "Content-Type": "application/json" };
-  const said = await fetch(PAYMENTS_URL, { method: "POST", headers: head, body });
+  const said = await fetch(PAYMENTS_URL, { method: "POST", headers: head, body, signal });
   if (said.status >= 400 && said.status < 500) throw new Refusal(502, `The payment was refused with ${said.status}.`);
   if (!said.ok) throw new Error(`the provider answered ${said.status}`);
 }
