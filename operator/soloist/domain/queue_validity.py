@@ -82,11 +82,7 @@ def validity(spec: QueueSpec | Invalid, answer: Answer, other: QueueName | None 
     if isinstance(spec, Invalid):
         return "Valid", "False", spec.reason, spec.message
     if other is not None and isinstance(spec.table, MappedTable):
-        message = (
-            f"The table {spec.table.name} is already served by {other}: one WorkQueue works a table, so delete one of the two, "
-            "or name another table in spec.table.name."
-        )
-        return "Valid", "False", Standing.ALREADY_SERVED, message
+        return "Valid", "False", Standing.ALREADY_SERVED, already_served(spec.table, other)
     match answer:
         case Schema(found=found, needed=needed):
             return _accepted(spec) if found == needed else _wrong_schema(spec.database, found, needed)
@@ -94,6 +90,14 @@ def validity(spec: QueueSpec | Invalid, answer: Answer, other: QueueName | None 
             return "Valid", "False", Standing.TABLE_UNFIT, sentence
         case Unreachable(sentence=sentence):
             return "Valid", "Unknown", Standing.DATABASE_UNREACHABLE, f"Nothing is known of the table: {sentence}"
+
+
+def already_served(table: MappedTable, other: QueueName) -> str:
+    """What is said of a queue whose table is another's."""
+    return (
+        f"The table {table.name} is already served by {other}: one WorkQueue works a table, so delete one of the two, "
+        "or name another table in spec.table.name."
+    )
 
 
 def _accepted(spec: QueueSpec) -> Condition:

@@ -14,6 +14,7 @@ from soloist.adapters.files.manifests import Manifests
 from soloist.adapters.sealed import Sealed
 from soloist.domain.actions import KeyRef
 from soloist.domain.errors import ConfigError, PermanentError
+from soloist.domain.one_each import one_each
 from soloist.domain.queue_name import FoundQueues, queues_in
 
 LOOK_EVERY = 1.0
@@ -55,7 +56,8 @@ class QueueFiles:
 
 def found_in(manifests: Manifests) -> FoundQueues:
     """The WorkQueues among them."""
-    return queues_in(each.raw for (kind, *_), each in manifests.objects.items() if kind == "WorkQueue")
+    queues = [each.raw for (kind, *_), each in manifests.objects.items() if kind == "WorkQueue"]
+    return one_each(queues, queues_in(queues))
 
 
 def key_in(manifests: Manifests, namespace: str, ref: KeyRef) -> Sealed:

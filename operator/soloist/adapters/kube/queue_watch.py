@@ -8,6 +8,7 @@ from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.store import list_all, path_of
 from soloist.adapters.kube.watch import Watch
 from soloist.domain.errors import TransientError
+from soloist.domain.one_each import one_each
 from soloist.domain.queue_name import FoundQueues, queues_in
 from soloist.ports import Raw
 
@@ -59,7 +60,7 @@ class QueueWatch:
         self._changed()
 
     def _changed(self) -> None:
-        found = queues_in(self._objects.values())
+        found = one_each(self._objects.values(), queues_in(self._objects.values()))
         if found != self._told:
             self._told = found
             self._tell(found)
