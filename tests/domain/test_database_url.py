@@ -58,6 +58,8 @@ def test_every_piece_is_found_and_decoded(text: str, pieces: dict[str, str]) -> 
         ("postgresql://app:s3cret/1@h/d", "host cannot be read; where the password holds one of"),
         ("postgresql://app:1/s3cret@h/d", "host cannot be read"),
         ("postgresql://app:1?s3cret=@h/d", "host cannot be read"),
+        ("postgresql://app:p@w?s3cret=@h/d", "host cannot be read"),
+        ("postgresql://app:p@w/s3cret@h/d", "host cannot be read"),
         ("postgresql://app:x@h:54x2/d", "host cannot be read"),
         ("postgresql://app:x@[::1/d", "host cannot be read"),
         ("s3cret", "neither a URL nor a string of keywords"),

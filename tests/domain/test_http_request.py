@@ -256,6 +256,9 @@ def kept(raw: bytes, *, charset: str | None = None, secrets: tuple[str, ...] = (
         (b'{"t": "a\\"b"}', ('a"b',), '{"t": "***"}'),
         (b"?t=a%2Fb%20c", ("a/b c",), "?t=***"),
         (b"all", ("",), "all"),
+        ("got s3cret!".encode("utf-16-le"), ("s3cret!",), "got ***"),
+        ("got s3\u200bcr\u00adet!".encode(), ("s3cret!",), "got ***"),
+        ("got s3\u200bcret!".encode(), ("s3\u200bcret!",), "got ***"),
     ],
 )
 def test_an_excerpt_is_plain_and_holds_no_secret(raw: bytes, secrets: tuple[str, ...], text: str) -> None:

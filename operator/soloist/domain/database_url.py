@@ -14,8 +14,8 @@ from soloist.domain.errors import PermanentError
 SCHEMES = ("postgresql", "postgres")
 EXAMPLE = "postgresql://user:password@host:5432/database"
 UNREADABLE = (
-    "The database URL's host cannot be read; where the password holds one of / ? # [ ] it has to be encoded, "
-    "%2F %3F %23 %5B %5D."
+    "The database URL's host cannot be read; where the password holds one of / ? # [ ] @ it has to be encoded, "
+    "%2F %3F %23 %5B %5D %40."
 )
 _SCHEME = re.compile(r"([A-Za-z][\w+.:-]*?)://")
 _HALF_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -54,8 +54,10 @@ def _url(rest: str) -> Iterator[tuple[str, str]]:
     before, _, query = rest.partition("?")
     authority, _, path = before.partition("/")
     userinfo, at, hosts = authority.rpartition("@")
-    if not at and "@" in rest:
-        raise PermanentError(UNREADABLE)
+    if "@" in path or "@" in query or (not at and "@" in rest):
+        raise PermanentError(
+            UNREADABLE
+        )  # a part of a password may have been taken for the database's name, or a parameter's
     user, colon, password = userinfo.partition(":")
     if at and user:
         yield "user", _decoded(user, "user")

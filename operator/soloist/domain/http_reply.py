@@ -75,14 +75,15 @@ def charset_of(content_type: str | None) -> str | None:
 def excerpt(raw: bytes, *, charset: str | None, secrets: Iterable[str], complete: bool) -> str:
     """At most ``EXCERPT_BYTES`` of UTF-8: no control characters, no secret that was sent."""
     complete = complete and len(raw) <= LOOKED_AT
-    text = _decode(raw[:LOOKED_AT], charset)
-    spellings = sorted({form for secret in secrets for form in _spellings(secret)}, key=len, reverse=True)
+    # Characters that nobody sees go first: a secret with some in between would be one again without them.
+    text = _readable(_decode(raw[:LOOKED_AT], charset))
+    found = {_readable(form) for secret in secrets for form in _spellings(secret)} - {""}
+    spellings = sorted(found, key=len, reverse=True)
     for spelling in spellings:
         text = text.replace(spelling, "***")
     if not complete and spellings:
         text = _without_ragged_end(text, spellings)
-    words = "".join(" " if char.isspace() else char for char in text if char.isspace() or _printable(char))
-    return words.strip().encode()[:EXCERPT_BYTES].decode(errors="ignore")
+    return text.strip().encode()[:EXCERPT_BYTES].decode(errors="ignore")
 
 
 def _http_date(text: str) -> datetime | None:
@@ -98,6 +99,10 @@ def _decode(raw: bytes, charset: str | None) -> str:
         return raw.decode(charset or "utf-8", errors="replace")
     except (LookupError, ValueError):
         return raw.decode(errors="replace")
+
+
+def _readable(text: str) -> str:
+    return "".join(" " if char.isspace() else char for char in text if char.isspace() or _printable(char))
 
 
 def _printable(char: str) -> bool:
