@@ -23,7 +23,7 @@ _NOT_RUN = {
     Reason.MISSED: "missed while nothing led, and missedRunPolicy lets them go",
     Reason.TOO_MANY_MISSED: "missed, and more than maxMissedRuns",
     Reason.DEADLINE_EXCEEDED: "later than startingDeadlineSeconds",
-    Reason.BLOCKED: "blocked by a run that was still going on (concurrencyPolicy: Forbid)",
+    Reason.BLOCKED: "blocked by runs that were still going on (concurrencyPolicy)",
     Reason.QUEUED_BEHIND_NEWER: "overtaken in the queue by a newer tick (concurrencyPolicy: Queue)",
 }
 
