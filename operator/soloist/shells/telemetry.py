@@ -101,7 +101,12 @@ class Metrics:
         self._epoch = Gauge(
             "soloist_term_epoch", "Epoch (fence) of the term that this process leads; 0: none.", registry=registry
         )
-        self._due = Counter("soloist_due", "Ticks that came due.", ["namespace"], registry=registry)
+        self._due = Counter(
+            "soloist_due",
+            "Ticks that were launched at their first attempt; the others are in soloist_ticks_missed.",
+            ["namespace"],
+            registry=registry,
+        )
         self._runs = Counter("soloist_runs", "Runs that ended, by phase.", ["namespace", "result"], registry=registry)
         self._missed = Counter(
             "soloist_ticks_missed",
