@@ -160,6 +160,19 @@ def retried(shop: Shop) -> Retry:
     return Retry(due=due, first=first, second=second)
 
 
+def funded(shop: Shop) -> str:
+    """Of two fundings the provider refuses one, which is tried again, and breaks off at the other: that one's row, sent once."""
+    shop.provider.rule("/funding", holding="refused", status=402, times=1)
+    shop.provider.rule("/funding", holding="doubtful", reset=True, times=1)
+    for customer in ("refused", "doubtful"):
+        shop.order(customer=customer)
+    query = """SELECT "status", "attempts" FROM "Funding" WHERE "payload" ->> 'customer' IN ('refused', 'doubtful') ORDER BY 1"""
+    until(lambda: shop.ask(query) == [("done", 2), ("failed", 1)], what="one is done, one is held", timeout=60)
+    assert len([each for each in shop.provider.received("/funding") if "doubtful" in each.body]) == 1
+    ((row,),) = shop.ask("""SELECT "id" FROM "Funding" WHERE "payload" ->> 'customer' = 'doubtful'""")
+    return str(row)
+
+
 def test_a_reader_of_the_page_gets_from_drains_in_requests_to_queues_and_no_row_is_sent_twice_or_waits_for_a_request(
     make_place: MakePlace, database: Database
 ) -> None:
@@ -208,6 +221,8 @@ def test_a_reader_of_the_page_gets_from_drains_in_requests_to_queues_and_no_row_
     print(f"by queues: tried again {by_queue.late:.2f} s after it was due")
     assert 0 <= by_queue.late <= POLL + BUSY
     assert int(by_queue.first.header("Soloist-Fence") or 0) < int(by_queue.second.header("Soloist-Fence") or 0)
+    held = funded(shop)
+    assert shop.ask("SELECT reason, pk[1] FROM soloist.dead_rows") == [("Failed", held)]
     place.terminate()
     assert shop.live_claims() == 0
     for queue, rows in shop.sent().items():

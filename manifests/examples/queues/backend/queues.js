@@ -26,13 +26,20 @@ async function send(name, row, key, fence) {
     signal: AbortSignal.timeout(10_000),
   });
   await answer.arrayBuffer();
-  if (!answer.ok) throw new Error(`${name} ${row.id}: ${answer.status} from the provider`);
+  const refused = answer.status >= 400 && answer.status < 500;
+  if (!answer.ok) throw Object.assign(new Error(`${name} ${row.id}: ${answer.status} from the provider`), { refused });
 }
 
 // A queue for each table: one row, claimed by Soloist, which also writes what became of it.
 async function work(name, { id, key, fence }) {
   const row = await TABLES[name].findUnique({ where: { id } });
-  if (row) await send(name, row, key, fence);
+  if (!row) return;
+  try {
+    await send(name, row, key, fence);
+  } catch (error) {
+    // Money: unless the provider refused it, nobody knows whether it went out.
+    throw Object.assign(error, { unknown: name === "funding" && !error.refused });
+  }
 }
 
 // The drain: all that is due. It takes no more once its time is over, so that it has ended before it may be asked for again.

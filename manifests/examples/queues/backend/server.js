@@ -61,7 +61,8 @@ internal.post("/work/:queue", async (request, response) => {
   response.sendStatus(204);
 });
 app.use("/internal", internal);
-app.use((error, _request, response, _next) => response.status(502).send(String(error)));
+// 410 has the row held for a person; anything else that is no success has it sent again.
+app.use((error, _request, response, _next) => response.status(error.unknown ? 410 : 502).send(String(error)));
 
 const server = app.listen(process.env.PORT ?? 8000);
 process.on("SIGTERM", () => server.close(() => prisma.$disconnect().then(() => process.exit())));
