@@ -34,7 +34,7 @@ $(READY): pyproject.toml .ci/requirements.txt
 	  echo "pip could not install the dependencies: is a package index reachable (PIP_INDEX_URL, a proxy)?" >&2; exit 1; }
 	@touch $@
 
-demo: $(READY) ## the main job in under a minute, without a cluster: three replicas, one killed, every tick and row once
+demo: $(READY) ## the main job in under a minute, without a cluster: three replicas, two of them killed, every tick and row once
 	@$(BIN)/python -m tests.demo.standalone
 
 demo-cluster: $(READY) ## the main job on a real API server: two controllers, the leader killed, every tick once
