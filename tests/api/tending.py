@@ -6,7 +6,6 @@ the kubelet: a container that has ended is started again, under the same Pod nam
 
 from __future__ import annotations
 
-import os
 import urllib.error
 import urllib.request
 import uuid
@@ -113,14 +112,6 @@ def worker(member: Controller) -> int:
         if b"soloist.shells.child" in command:
             return pid
     return 0
-
-
-def write_pid_file(crew: Crew, file: Path) -> None:
-    """Whoever leads now is the one to be killed."""
-    holder = crew.members.get(crew.holder())
-    made = file.with_suffix(".new")
-    made.write_text(str(worker(holder) if holder is not None else 0))
-    os.replace(made, file)
 
 
 def ended(crew: Crew, *names: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +28,6 @@ from tests.api.tending import (
     start_each,
     through,
     tick_of,
-    write_pid_file,
 )
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
@@ -46,27 +44,24 @@ class Deadly:
 
     crew: Crew
     path: str
-    pid_file: Path
     retry: Raw
 
     def tend(self) -> bool:
-        """Containers that ended are started again, and the new leader will be the next to die; True once the first run is over."""
+        """Containers that ended are started again; True once the first run is over."""
         revive(self.crew)
-        write_pid_file(self.crew, self.pid_file)
         return phase_of(first_run(self.crew, "deadly")) in FINAL
 
 
-def test_a_call_that_kills_each_leader_is_given_up(crews: Crews, backend: Backend, tmp_path: Path) -> None:
+def test_a_call_that_kills_each_leader_is_given_up(crews: Crews, backend: Backend) -> None:
     jobs = [
-        Deadly(crew=crews(name), path=f"/{name}", pid_file=tmp_path / f"{name}.pid", retry=retry)
+        Deadly(crew=crews(name), path=f"/{name}", retry=retry)
         for name, retry in {"retry1": RETRY, "retry2": RETRY, "retry3": RETRY, "never1": NEVER, "never2": NEVER}.items()
     ]
     start_each([job.crew for job in jobs], "a")
     start_each([job.crew for job in jobs if job.path.endswith(("2", "3"))], "b")
     start_each([job.crew for job in jobs if job.path.endswith("3")], "c")
     for job in jobs:
-        write_pid_file(job.crew, job.pid_file)
-        backend.rule(f"^{job.path}$", kill_pid_file=str(job.pid_file))
+        backend.rule(f"^{job.path}$", kill_caller=True)
         url = backend.url(job.path)
         job.crew.job("deadly", schedule="@every 2s", timeoutSeconds=2, retry=job.retry, http={"url": url}, **KEEP)
         job.crew.wait(partial(job.crew.runs, "deadly"), what="the first is claimed")
@@ -143,13 +138,13 @@ def test_a_call_that_outlives_the_grace_is_unknown_to_the_next_leader(crews: Cre
     for replicas, crew in both.items():
         backend.wait(1, path=f"/hang{replicas}")
         crew.members["a"].terminate()
-    told = now()
-    for crew in both.values():
+        told = now()
         ended(crew, "a")
         assert timedelta(seconds=1.5) < now() - told < timedelta(seconds=6), "its grace, and not much more"
+    over = now()
     start_each([both[1]], "a")
     for replicas, crew in both.items():
-        through(crew, "hang", told, more=1)
+        through(crew, "hang", over, more=1)
         run = first_run(crew, "hang")
         assert (phase_of(run), run["status"]["reason"]) == ("Unknown", "OutcomeUnknown")
         assert len(of_run(backend, f"/hang{replicas}", run)) == 1

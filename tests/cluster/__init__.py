@@ -35,7 +35,7 @@ Faults of one request: rule = https_proxy.on("POST", r"/jobruns", Hold(), when=l
 rule.release(). Effects are in tests.cluster.faults: Hold, HoldReply, DropReply, DelayReply, Truncate, Freeze (a watch),
 and answers: UNAVAILABLE, TOO_MANY, BAD_GATEWAY, INTERNAL, CONFLICT, UNAUTHORIZED, FORBIDDEN, EXPIRED, EMPTY, refused(…).
 
-The backend: backend.rule("/slow", delay=5), also status=, hang=, reset=, times=, kill_pid=, kill_after_reply=; backend.wait(3)
+The backend: backend.rule("/slow", delay=5), also status=, hang=, reset=, times=, kill_caller=, kill_after_reply=; backend.wait(3)
 returns what was received (.at, .boot, .body, .header("Idempotency-Key")), backend.most_at_once() the largest overlap.
 
 `python -m tests.cluster up|down|status|kubeconfig|binaries` keeps one outside of tests. Variables: KUBEBUILDER_ASSETS,

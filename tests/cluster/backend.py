@@ -80,7 +80,7 @@ class Backend:
     def rule(self, path: str = "", **rule: Any) -> None:
         """From now on, for paths in which the regular expression is found, the newest rule decides. Keywords: holding (only
         for requests with that text in their body), status, body, headers, delay (seconds before the reply), hang, reset (RST
-        once the request is read), times (how often), kill_pid or kill_pid_file (SIGKILL on receipt), kill_after_reply."""
+        once the request is read), times (how often), kill_caller (SIGKILL on receipt to the process that sent it), kill_after_reply (likewise)."""
         unknown = rule.keys() - RULES
         if unknown:
             raise ValueError(
@@ -157,7 +157,6 @@ RULES = (
     "hang",
     "reset",
     "times",
-    "kill_pid",
-    "kill_pid_file",
+    "kill_caller",
     "kill_after_reply",
 )

@@ -17,15 +17,18 @@ import socket
 import struct
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+ESTABLISHED = "01"
+
 
 class Receiver:
     """Rules are dicts: path (regular expression), holding (text in the request's body), status, body, headers, delay, hang,
-    reset, kill_pid, kill_pid_file, kill_after_reply, times. The newest that matches decides."""
+    reset, kill_caller, kill_after_reply, times. The newest that matches decides."""
 
     def __init__(self, file: Path) -> None:
         self.records = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -47,14 +50,15 @@ class Receiver:
             body=body.decode(errors="replace"),
         )
         rule = self.rule_for(request.path_qs, body)
-        if not rule.get("kill_after_reply"):
-            kill(rule)
+        victim = caller(request) if rule.get("kill_caller") or rule.get("kill_after_reply") else 0
+        if rule.get("kill_caller"):
+            kill(victim)
         answer = await self.act(request, rule)
         self.record(event="ended", number=number, wall=time.time(), boot=time.clock_gettime(time.CLOCK_BOOTTIME))
         if rule.get("kill_after_reply"):
             await answer.prepare(request)
             await answer.write_eof()
-            kill(rule)
+            kill(victim)
         return answer
 
     async def act(self, request: web.BaseRequest, rule: dict[str, Any]) -> web.StreamResponse:
@@ -90,16 +94,52 @@ class Receiver:
         return web.json_response({"rules": self.rules})
 
 
-def kill(rule: dict[str, Any]) -> None:
-    """SIGKILL to a process; one that is dead already is what was wanted."""
-    pid = rule.get("kill_pid")
-    if rule.get("kill_pid_file") and Path(rule["kill_pid_file"]).exists():
-        pid = int(Path(rule["kill_pid_file"]).read_text())
+def caller(request: web.BaseRequest) -> int:
+    """The process that sent the request, whichever it is; 0 where it has gone already."""
+    if request.transport is None:
+        return 0
+    own, peer = (request.transport.get_extra_info(name)[1] for name in ("sockname", "peername"))
+    return caller_of(peer, own)
+
+
+def kill(pid: int) -> None:
+    """SIGKILL; one that has gone already is what was wanted."""
     if pid:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
+
+
+def caller_of(peer_port: int, own_port: int) -> int:
+    """The process at the other end of a connection of 127.0.0.1, as the kernel has it in /proc; 0 where none has it open any more."""
+    inode = _inode_of(peer_port, own_port)
+    if not inode:
+        return 0
+    wanted = f"socket:[{inode}]"
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and wanted in _open_files(process):
+            return int(process.name)
+    return 0
+
+
+def _inode_of(local_port: int, remote_port: int) -> str:
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        ports = tuple(int(address.rpartition(":")[2], 16) for address in fields[1:3])
+        if ports == (local_port, remote_port) and fields[3] == ESTABLISHED:
+            return fields[9]
+    return ""
+
+
+def _open_files(process: Path) -> set[str]:
+    try:
+        descriptors = list((process / "fd").iterdir())
+    except OSError:
+        return set()  # it has ended meanwhile
+    found = set()
+    for descriptor in descriptors:
+        with suppress(OSError):  # it has been closed meanwhile
+            found.add(os.readlink(descriptor))
+    return found
 
 
 async def listen(handle: Any, address: str) -> int:

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -228,18 +227,15 @@ def test_a_row_that_always_fails_ends_as_a_dead_letter_with_its_last_error(crew:
     assert worker.said("row given up")[0]["attempt"] == 3
 
 
-def test_a_row_that_kills_its_worker_ends_as_a_dead_letter_and_starves_no_other(crew: Crew, tmp_path: Path) -> None:
+def test_a_row_that_kills_its_worker_ends_as_a_dead_letter_and_starves_no_other(crew: Crew) -> None:
     crew.queue(leaseSeconds=LEASE, maxReclaims=1, concurrency={"perWorker": 1}, http={"timeoutSeconds": 3})
-    victim = tmp_path / "victim"
-    crew.backend.rule(holding='"n": 0}', kill_pid_file=str(victim))
+    crew.backend.rule(holding='"n": 0}', kill_caller=True)
     names = itertools.count()
     member = crew.start(f"w{next(names)}")
-    victim.write_text(str(member.child()))
     crew.fill(100)
     for _ in range(2):
         member.gone()
         member = crew.start(f"w{next(names)}")
-        victim.write_text(str(member.child()))
     crew.until_empty()
     assert set(crew.received()) == set(range(100))
     assert {n: len(requests) for n, requests in crew.received().items() if len(requests) > 1} == {0: 2}
