@@ -61,10 +61,8 @@ class Reporter:
         _log.info("settled", extra=keys)
         event = _WORTH_AN_EVENT.get(step.phase)
         if event is not None:
-            message = (
-                f"Run {step.run.name} ended {step.phase} ({step.reason}) at attempt {step.attempt}: {step.message}"
-            )
-            self._event(view.job, event, message)
+            # Not which run it was: what happens again and again is one Event that is counted.
+            self._event(view.job, event, f"A run ended {step.phase} ({step.reason}): {step.message}")
 
     def orphaned(self, run: Run) -> None:
         keys = {"namespace": run.namespace, "job": run.job_name, "run": run.name, "reason": NO_SUCH_JOB}
