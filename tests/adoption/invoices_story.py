@@ -37,12 +37,14 @@ def in_the_middle(stage: Stage, workers: list[str]) -> str:
 
 @contextmanager
 def overdue_call_that_waits(stage: Stage) -> Iterator[Callable[[], bool]]:
-    """Inside, the transaction of a call for the overdue invoices waits for a lock of ours. Gives: was it called again since?"""
+    """Inside, the transaction of a call for the overdue invoices waits for a lock of ours. Gives: has a later leader called it again?"""
     stage.endpoint("overdue")
     with stage.connect() as held, held.transaction():
         held.execute("LOCK TABLE invoice_status_history IN SHARE ROW EXCLUSIVE MODE")
         stage.invoices(OVERDUE[0], len(OVERDUE), "overdue", due="-1 day")
-        yield lambda: len([line for line in stage.asked("overdue-invoices") if line["key"] == _open(stage)]) > 1
+        yield (
+            lambda: len({line["fence"] for line in stage.asked("overdue-invoices") if line["key"] == _open(stage)}) > 1
+        )
 
 
 def until_it_waits(stage: Stage) -> None:
