@@ -8,16 +8,14 @@ status counts, for the spec that it was given on. A queue that is suspended, or 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from soloist.domain.instants import parse_time
-from soloist.domain.queue_name import FoundQueues, QueueName
+from soloist.domain.queue_name import FoundQueues, QueueName, name_of
 from soloist.domain.queue_spec import DatabaseRef, MappedTable
-from soloist.domain.queue_validity import Claimant, Standing, already_served, served_by
+from soloist.domain.queue_validity import UNDATED, Claimant, Standing, already_served, served_by, told_valid
 from soloist.domain.spec_fields import Invalid
 
-_UNDATED = datetime.max.replace(tzinfo=UTC)
 _Object = Mapping[str, Any]
 
 
@@ -26,9 +24,9 @@ def one_each(objects: Iterable[_Object], found: FoundQueues) -> FoundQueues:
     mapped: dict[QueueName, tuple[_Object, MappedTable]] = {}
     claimants = []
     for each in objects:
-        name = _name(each)
+        name = name_of(each["metadata"])
         spec = found.valid.get(name)
-        if spec is not None and isinstance(spec.table, MappedTable) and not each["metadata"].get("deletionTimestamp"):
+        if spec is not None and isinstance(spec.table, MappedTable):
             mapped[name] = each, spec.table
             claimants.append(_claimant(name, each, spec.database, spec.table))
     others = served_by(claimants)
@@ -41,16 +39,12 @@ def one_each(objects: Iterable[_Object], found: FoundQueues) -> FoundQueues:
     return replace(found, valid=valid, invalid={**found.invalid, **refused}) if refused else found
 
 
-def _name(obj: _Object) -> QueueName:
-    return QueueName(obj["metadata"].get("namespace") or "default", obj["metadata"]["name"])
-
-
 def _claimant(name: QueueName, obj: _Object, database: DatabaseRef, table: MappedTable) -> Claimant:
     metadata = obj["metadata"]
     return Claimant(
         queue=name,
         uid=metadata.get("uid") or str(name),
-        created=parse_time(metadata.get("creationTimestamp")) or _UNDATED,
+        created=parse_time(metadata.get("creationTimestamp")) or UNDATED,
         installation=f"{name.namespace}/{database.secret_name}/{database.key}",
         table=table.name,
     )
@@ -58,10 +52,6 @@ def _claimant(name: QueueName, obj: _Object, database: DatabaseRef, table: Mappe
 
 def _told(obj: _Object) -> str:
     """What its condition says, where it says that the table is another's; empty otherwise."""
-    status = obj.get("status")
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    for each in conditions or ():
-        if each.get("type") == "Valid" and each.get("reason") == Standing.ALREADY_SERVED:
-            of_this = each.get("observedGeneration") == obj["metadata"].get("generation")
-            return str(each.get("message")) if of_this else ""
-    return ""
+    told = told_valid(obj.get("status"))
+    of_this = told.get("observedGeneration") == obj["metadata"].get("generation")
+    return str(told.get("message")) if of_this and told.get("reason") == Standing.ALREADY_SERVED else ""

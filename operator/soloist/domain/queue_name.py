@@ -31,6 +31,11 @@ class FoundQueues:
     invalid: Mapping[QueueName, Invalid] = field(default_factory=dict)
 
 
+def name_of(metadata: Mapping[str, Any]) -> QueueName:
+    """Of an object; one that names no namespace, as files may, is in ``default``."""
+    return QueueName(metadata.get("namespace") or "default", metadata["name"])
+
+
 def queues_in(objects: Iterable[Mapping[str, Any]]) -> FoundQueues:
     """Of WorkQueues as the API server gives them. One that is being deleted is there no more."""
     valid: dict[QueueName, QueueSpec] = {}
@@ -39,7 +44,7 @@ def queues_in(objects: Iterable[Mapping[str, Any]]) -> FoundQueues:
         metadata = each["metadata"]
         if metadata.get("deletionTimestamp"):
             continue
-        name = QueueName(metadata.get("namespace") or "default", metadata["name"])
+        name = name_of(metadata)
         spec = parse_queue(each.get("spec") or {})
         if isinstance(spec, Invalid):
             invalid[name] = spec

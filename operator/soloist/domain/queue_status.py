@@ -7,7 +7,7 @@ measured stays, with its time, while the database cannot be asked.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from soloist.domain.conditions import Patch, merge_conditions
@@ -16,13 +16,21 @@ from soloist.domain.instants import parse_time, stamp
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_parsing import parse_queue
 from soloist.domain.queue_spec import MappedTable, QueueSpec
-from soloist.domain.queue_validity import Answer, Claimant, Condition, Unreachable, served_by, validity
+from soloist.domain.queue_validity import (
+    UNDATED,
+    Answer,
+    Claimant,
+    Condition,
+    Unreachable,
+    served_by,
+    told_valid,
+    validity,
+)
 from soloist.domain.spec_fields import Invalid
 
 COUNTS_SECONDS = 30.0
 """How long a status rests after a write, unless something turns."""
 
-_UNDATED = datetime.max.replace(tzinfo=UTC)
 _UNASKED = Unreachable("")
 
 
@@ -66,7 +74,7 @@ def watched_queue(obj: Mapping[str, Any]) -> WatchedQueue | None:
         name=QueueName(metadata["namespace"], metadata["name"]),
         uid=metadata["uid"],
         generation=int(metadata.get("generation") or 0),
-        created=parse_time(metadata.get("creationTimestamp")) or _UNDATED,
+        created=parse_time(metadata.get("creationTimestamp")) or UNDATED,
         resource_version=metadata["resourceVersion"],
         spec=parse_queue(obj.get("spec") or {}),
         status=status if isinstance(status, Mapping) else {},
@@ -102,16 +110,10 @@ def conditions_of(known: Sequence[tuple[WatchedQueue, Learned | None]]) -> dict[
     return found
 
 
-def told_valid(queue: WatchedQueue) -> Mapping[str, Any]:
-    """The condition ``Valid`` as the status has it; empty where it has none."""
-    conditions = queue.status.get("conditions") or ()
-    return next((each for each in conditions if each.get("type") == "Valid"), {})
-
-
 def turned_invalid(queue: WatchedQueue, condition: Condition) -> bool:
     """Whether ``Valid`` is False now and was not before, or for another reason."""
     _, status, reason, _ = condition
-    told = told_valid(queue)
+    told = told_valid(queue.status)
     return status == "False" and (told.get("status"), told.get("reason")) != (status, reason)
 
 
@@ -119,7 +121,7 @@ def status_patch(
     queue: WatchedQueue, condition: Condition, depth: Depth | None, *, now: datetime, at_leisure: bool
 ) -> Patch | None:
     """A JSON merge patch of the status. ``at_leisure``: the last write is ``COUNTS_SECONDS`` ago."""
-    told, (_, status, reason, message) = told_valid(queue), condition
+    told, (_, status, reason, message) = told_valid(queue.status), condition
     before = told.get("status"), told.get("reason"), told.get("observedGeneration")
     counts = _counts(depth)
     if before == (status, reason, queue.generation):

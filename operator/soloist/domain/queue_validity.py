@@ -7,8 +7,9 @@ object comes, goes, or turns to another table. A suspended queue keeps its table
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import DatabaseRef, External, MappedTable, QueueSpec, TableName
@@ -27,6 +28,10 @@ class Standing(StrEnum):
     SCHEMA_TOO_NEW = "SchemaTooNew"
     TABLE_UNFIT = "TableUnfit"
     DATABASE_UNREACHABLE = "DatabaseUnreachable"
+
+
+UNDATED = datetime.max.replace(tzinfo=UTC)
+"""When an object was made that does not say so: after all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,12 @@ def served_by(claimants: Iterable[Claimant]) -> Mapping[QueueName, QueueName]:
         if holder != each.queue:
             others[each.queue] = holder
     return others
+
+
+def told_valid(status: Any) -> Mapping[str, Any]:
+    """The condition as a WorkQueue's status has it; empty where it has none."""
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    return next((each for each in conditions or () if each.get("type") == "Valid"), {})
 
 
 def validity(spec: QueueSpec | Invalid, answer: Answer, other: QueueName | None = None) -> Condition:

@@ -24,7 +24,7 @@ from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_parsing import parse_queue
 from soloist.domain.queue_spec import DatabaseRef, ManagedTable, QueueSpec
-from soloist.domain.queue_validity import Standing
+from soloist.domain.queue_validity import Standing, told_valid
 from soloist.domain.spec_fields import Invalid
 from soloist.shells.cli_reading import read_one
 from soloist.shells.cli_target import Target, forbidden, talk
@@ -113,9 +113,8 @@ async def _secret(api: KubeApi, namespace: str, ref: DatabaseRef) -> Sealed:
 
 
 def _served(raw: dict[str, Any]) -> str:
-    conditions = (raw.get("status") or {}).get("conditions") or ()
-    found = (each for each in conditions if each.get("reason") == Standing.ALREADY_SERVED)
-    return next((str(each.get("message", "")) for each in found), "")
+    told = told_valid(raw.get("status"))
+    return str(told.get("message", "")) if told.get("reason") == Standing.ALREADY_SERVED else ""
 
 
 def in_files(files: Sequence[str], namespace: str, name: str, database: str) -> QueuePlace:
