@@ -50,6 +50,16 @@ def sentences(worker: Worker, queue: str) -> list[str]:
     return [line["error"] for line in worker.said("error survived") if line["queue"] == queue]
 
 
+def until_it_says_of_both(worker: Worker, word: str) -> None:
+    for queue in ("q", "own"):
+        until(
+            lambda queue=queue: any(word in said for said in sentences(worker, queue)),
+            what=f"the worker says what {queue} waits for",
+            timeout=SOON,
+            needs=[worker.process],
+        )
+
+
 def checked(crew: Crew, queue: str) -> tuple[int, list[str]]:
     result = CliRunner().invoke(cli, ["queue", "check", queue, "-f", str(crew.manifest), "-o", "json"])
     return result.exit_code, [each["reason"] for each in json.loads(result.output)["findings"]]
@@ -114,13 +124,7 @@ def test_queues_on_a_standby_say_so_and_go_on_once_it_is_promoted(
     demote(server)
     try:
         worker = crew.start("w")
-        for queue in ("q", "own"):
-            until(
-                lambda queue=queue: any("standby" in said for said in sentences(worker, queue)),
-                what=f"the worker says what {queue} waits for",
-                timeout=SOON,
-                needs=[worker.process],
-            )
+        until_it_says_of_both(worker, "standby")
         assert all("target_session_attrs=read-write" in said for said in sentences(worker, "q"))
         for queue in ("q", "own"):
             code, reasons = checked(crew, queue)
@@ -153,13 +157,7 @@ def test_queues_of_a_database_that_is_read_only_by_default_go_on_once_it_is_not_
     with server.connect() as connection:
         connection.execute(ON.format(name))
         worker = crew.start("w")
-        for queue in ("q", "own"):
-            until(
-                lambda queue=queue: any("read_only" in said for said in sentences(worker, queue)),
-                what=f"the worker says what {queue} waits for",
-                timeout=SOON,
-                needs=[worker.process],
-            )
+        until_it_says_of_both(worker, "read_only")
         for queue in ("q", "own"):
             code, reasons = checked(crew, queue)
             assert (code, reasons[0]) == (1, "ReadOnly")
