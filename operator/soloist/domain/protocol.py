@@ -39,8 +39,8 @@ def decide(view: View) -> Step:
 
 
 def launch_now(view: View) -> Step | None:
-    """The same step where it comes of one of the first two rules, which launches do; None where another has to be asked."""
-    return a_newer_term(view) or launching.launch(view)
+    """The same step where it comes of one of ``LAUNCHES``; None where another rule has to be asked."""
+    return next((step for rule in LAUNCHES if (step := rule(view)) is not None), None)
 
 
 def finish(view: View) -> Step:
@@ -113,9 +113,11 @@ def wakes(view: View) -> Iterator[datetime]:
     return (moment for moment in moments if moment > view.now)
 
 
+LAUNCHES = (a_newer_term, launching.launch)
+"""The first of ``RULES``."""
+
 RULES = (
-    a_newer_term,
-    launching.launch,
+    *LAUNCHES,
     adoption.adopt,
     launching.write_attempt,
     recording.record,
