@@ -66,10 +66,11 @@ def swept(crew: Crew) -> Counter[str]:
 
 
 def assert_rows_are_once(crew: Crew, last: datetime) -> None:
-    """Each tick that is on record has its row, and no other row is there."""
+    """Each tick up to ``last`` that is on record has its row, and no other row is there: those that follow are under way."""
     crew.page("rows", last)
-    recorded = {tick for (tick,) in crew.ask("SELECT tick FROM soloist.job_runs")}
-    added = Counter(parse_time(text) for (text,) in crew.ask("SELECT payload ->> 'tick' FROM soloist.work_items WHERE queue = 'q'"))  # fmt: skip
+    recorded = {tick for (tick,) in crew.ask("SELECT tick FROM soloist.job_runs WHERE tick <= %s", last)}
+    found = crew.ask("SELECT (payload ->> 'tick')::timestamptz FROM soloist.work_items WHERE queue = 'q'")
+    added = Counter(tick for (tick,) in found if tick <= last)
     assert recorded == set(added)
     assert [tick for tick, count in added.items() if count > 1] == []
     ((status,),) = crew.ask("SELECT status FROM soloist.objects WHERE kind = 'ScheduledJob' AND name = 'rows'")
