@@ -29,6 +29,31 @@ PAGES = ("api.md", "settings.md", "standalone.md")
 PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OPAQUE = ("spec.job.template",)
 """Below these, the fields are those of Kubernetes itself."""
+NAMED = ("seconds", "rows", "jobs", "runs", "attempts", "errors")
+"""Units that a metric's name ends with, as Prometheus wants it."""
+UNITS = {
+    "soloist_leader": "0 or 1",
+    "soloist_term_epoch": "epoch",
+    "soloist_due": "ticks",
+    "soloist_ticks_missed": "ticks",
+    "soloist_api_writes": "writes",
+    "soloist_queue_valid": "0 or 1",
+    "soloist_queue_claimed": "rows",
+    "soloist_queue_dead": "rows",
+    "soloist_queue_put_back": "rows",
+    "soloist_queue_reclaimed": "rows",
+    "soloist_queue_claims_lost": "claims",
+    "soloist_queue_outcomes_unanswered": "outcomes",
+    "soloist_queue_changed": "rows",
+    "soloist_queue_still_due": "rows",
+    "soloist_queue_in_flight": "attempts",
+    "soloist_queue_open": "0 or 1",
+    "soloist_elect_holds": "0 or 1",
+    "soloist_elect_epoch": "epoch",
+    "soloist_elect_slots": "requests",
+    "soloist_elect_application_well": "0 or 1",
+}
+"""Of the others, so that a new one without a unit cannot be documented."""
 
 
 def renewed(page: str) -> str:
@@ -92,14 +117,16 @@ def metrics(kind: type[Any]) -> str:
     registry = CollectorRegistry()
     made = kind(registry)
     lines = [_metric(found) for found in vars(made).values() if hasattr(found, "describe") and found is not registry]
-    return _table(["Metric", "Type", "Labels", "Meaning"], lines)
+    return _table(["Metric", "Type", "Unit", "Labels", "Meaning"], lines)
 
 
 def _metric(metric: Any) -> list[str]:
     found = metric.describe()[0]
     suffix = "_total" if found.type == "counter" else ""
     labels = ", ".join(f"`{label}`" for label in metric._labelnames) or "-"
-    return [f"`{found.name}{suffix}`", found.type, labels, found.documentation]
+    unit = found.name.rpartition("_")[2]
+    unit = unit if unit in NAMED else UNITS[found.name]
+    return [f"`{found.name}{suffix}`", found.type, unit, labels, found.documentation]
 
 
 def _table(heads: list[str], lines: list[list[str]]) -> str:
