@@ -18,7 +18,7 @@ SIDE_BY_SIDE := --dist loadfile
 # What no library can change, the rules, their models and the loops above all, is not tried a second time.
 LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
 
-.PHONY: help demo demo-cluster demo-kind test test-long test-lowest adoption evidence check format docs chart image e2e bench-ticks bench-queue bench-standalone clean
+.PHONY: help demo demo-cluster demo-kind test test-long test-lowest adoption evidence check format docs chart image e2e postgres pgbouncer receiver bench-ticks bench-queue bench-standalone clean
 
 help: ## print these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -89,6 +89,15 @@ e2e: $(READY) ## image and chart on real nodes: leaders killed, workers scaled, 
 
 chart: $(READY) ## write the chart's CRDs, manifests/install.yaml and the golden rendering again
 	@$(BIN)/python -m tests.chart.rendering
+
+postgres: $(READY) ## a PostgreSQL with durability on: prints its URL, stays until Ctrl-C
+	@$(BIN)/python -m tests.postgres run
+
+pgbouncer: $(READY) ## the same behind PgBouncer in transaction mode
+	@$(BIN)/python -m tests.postgres run-pgbouncer
+
+receiver: $(READY) ## an HTTP receiver: prints its URL, then every request with its key and fence, until Ctrl-C
+	@$(BIN)/python -m tests.cluster receiver
 
 bench-ticks: $(READY) ## figures for ticks and hand-overs beside the CronJob controller, on one API server
 	@$(BIN)/python -m tests.bench.ticks

@@ -38,6 +38,6 @@ and answers: UNAVAILABLE, TOO_MANY, BAD_GATEWAY, INTERNAL, CONFLICT, UNAUTHORIZE
 The backend: backend.rule("/slow", delay=5), also status=, hang=, reset=, times=, kill_caller=, kill_after_reply=; backend.wait(3)
 returns what was received (.at, .boot, .body, .header("Idempotency-Key")), backend.most_at_once() the largest overlap.
 
-`python -m tests.cluster up|down|status|kubeconfig|binaries` keeps one outside of tests. Variables: KUBEBUILDER_ASSETS,
+`python -m tests.cluster up|down|status|kubeconfig|binaries` keeps one outside of tests; `receiver` is `make receiver`. Variables: KUBEBUILDER_ASSETS,
 SOLOIST_KUBERNETES_VERSION, SOLOIST_CACHE (default ~/.cache/soloist), SOLOIST_WITHOUT_CLUSTER=1 (skip instead of fail).
 """

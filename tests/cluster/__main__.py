@@ -1,13 +1,16 @@
-"""`python -m tests.cluster up | down | status | kubeconfig | binaries`, from the root of the repository."""
+"""`python -m tests.cluster up | down | status | kubeconfig | binaries | receiver`, from the root of the repository."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 
 from tests.cluster import detached, server_flags
+from tests.cluster.backend import Backend
 from tests.cluster.binaries import locate
 from tests.cluster.children import ChildDied
+from tests.cluster.foreground import until_told_to_end
 from tests.cluster.versions import Unavailable
 
 
@@ -23,6 +26,7 @@ def main() -> int:
     commands.add_parser("kubeconfig", help="print the path of its kubeconfig")
     wanted = commands.add_parser("binaries", help="find or build the binaries, and print their paths")
     wanted.add_argument("names", nargs="*", help="default: etcd kube-apiserver kube-controller-manager kubectl; helm")
+    commands.add_parser("receiver", help="until Ctrl-C: answers every request, and prints it with its key and fence")
     chosen = parser.parse_args()
     try:
         return COMMANDS[chosen.command](chosen)
@@ -74,7 +78,28 @@ def binaries(chosen: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"up": up, "down": down, "status": status, "kubeconfig": kubeconfig, "binaries": binaries}
+def receiver(chosen: argparse.Namespace) -> int:
+    with until_told_to_end(), Backend() as backend:
+        print(backend.url(), flush=True)
+        shown = 0
+        while True:
+            for each in backend.received()[shown:]:
+                names = ("Idempotency-Key", "Soloist-Attempt", "Soloist-Fence")
+                said = [f"{name}: {value}" for name in names if (value := each.header(name)) is not None]
+                print(each.at.isoformat(timespec="milliseconds"), each.method, each.path, *said, flush=True)
+                shown += 1
+            time.sleep(0.1)
+    return 0
+
+
+COMMANDS = {
+    "up": up,
+    "down": down,
+    "status": status,
+    "kubeconfig": kubeconfig,
+    "binaries": binaries,
+    "receiver": receiver,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,6 +12,6 @@ A server: restart("immediate"), stop(), start(), kill(), pause(), resume(), dsn(
 create_database(name, template=…), drop_database(name), run("pg_dump", "-s", dsn). `queue_database` is a database that holds
 the product's schema, `own_queue_database` one that a test may change.
 
-`python -m tests.postgres up | down | dsn` keeps one outside of tests. Variables: SOLOIST_PG_BIN (a folder with postgres
+`python -m tests.postgres up | down | dsn` keeps one outside of tests, `run` (`make postgres`) one in the terminal. Variables: SOLOIST_PG_BIN (a folder with postgres
 and initdb, or the word wheel), SOLOIST_CACHE (default ~/.cache/soloist), SOLOIST_WITHOUT_POSTGRES=1 (skip, not fail).
 """

@@ -1,4 +1,5 @@
 """`python -m tests.postgres up | down | dsn`, from the root of the repository: one server that outlives its command.
+`python -m tests.postgres run`, or `run-pgbouncer`: one in the terminal, until Ctrl-C.
 
 A pid alone names nothing after a while. With its time of birth it names the process that was started, or none.
 """
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.children import ChildDied
+from tests.cluster.foreground import stay, until_told_to_end
 from tests.cluster.state_folder import OWNER
 from tests.cluster.versions import Unavailable, cache
+from tests.postgres.pooler import PgBouncer
 from tests.postgres.server import Postgres, make_folder
 
 
@@ -23,8 +26,11 @@ def main() -> int:
     commands.add_parser("up", help="start one that stays, and print how to connect to it")
     commands.add_parser("down", help="end it and remove its data")
     commands.add_parser("dsn", help="print how to connect to it")
+    commands.add_parser("run", help="one until Ctrl-C, with its data")
+    commands.add_parser("run-pgbouncer", help="the same behind PgBouncer in transaction mode")
+    does = {"up": up, "down": down, "dsn": dsn, "run": run, "run-pgbouncer": run_pgbouncer}
     try:
-        return {"up": up, "down": down, "dsn": dsn}[parser.parse_args().command]()
+        return does[parser.parse_args().command]()
     except (Unavailable, ChildDied, TimeoutError, RuntimeError) as reason:
         print(reason, file=sys.stderr)
         return 1
@@ -66,6 +72,21 @@ def dsn() -> int:
         print("There is no PostgreSQL: python -m tests.postgres up", file=sys.stderr)
         return 1
     print(server.dsn())
+    return 0
+
+
+def run() -> int:
+    with until_told_to_end(), Postgres() as server:
+        print(server.dsn(), flush=True)
+        stay()
+    return 0
+
+
+def run_pgbouncer() -> int:
+    with until_told_to_end(), Postgres() as server, PgBouncer(server) as pooler:
+        print(pooler.dsn(), flush=True)
+        print(f"Behind it, without a pooler: {server.dsn()}", file=sys.stderr)
+        stay()
     return 0
 
 
