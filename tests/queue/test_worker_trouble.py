@@ -264,7 +264,7 @@ def test_a_manifest_that_cannot_be_read_at_the_start_ends_it_with_a_sentence(cre
     assert "sesame" not in said
 
 
-def test_a_worker_whose_claim_loop_hangs_is_unwell_but_one_that_is_busy_is_not(crew: Crew) -> None:
+def test_a_worker_all_of_whose_slots_hang_is_busy_and_well(crew: Crew) -> None:
     crew.queue(concurrency={"perWorker": 1})
     crew.backend.rule(hang=True)
     crew.fill(3)
