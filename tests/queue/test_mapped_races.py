@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -267,41 +266,3 @@ def test_a_lost_reply_does_no_harm_when_the_outcome_is_written_again(
         assert row["attempts"] == 1
 
     in_world(queue_database, connection, TABLES["prisma"], body)
-
-
-def test_a_role_with_the_least_rights_does_everything(queue_database: Place, connection: Connection) -> None:
-    """What the check says to grant is enough for claims, outcomes of all kinds, and letters."""
-    role = queue_database.server.role("least_worker")
-
-    async def body(world: MappedWorld) -> None:
-        added = await world.add(6)
-        rows = world.rows()
-        claims = {claim.row: claim for claim in await rows.claim(6)}
-        assert await rows.renew(list(claims.values())) == {claim.fence for claim in claims.values()}
-        done, again, dead, back, left, lapsed = (claims[key] for key in added)
-        outcomes: list[Settled] = [
-            Done(claim=done),
-            Failed(claim=again, error="503", retry_in=timedelta(hours=1)),
-            Failed(claim=dead, error="410", retry_in=None),
-            PutBack(claim=back),
-            PutBack(claim=left, retry_in=timedelta(hours=1)),
-        ]
-        assert await rows.settle(outcomes) == [ACCEPTED] * 5
-        await world.lapse()
-        assert {claim.row for claim in await rows.claim(6)} == {back.row, lapsed.row}
-        await world.revive(dead.row)
-        assert await rows.sweep() == 0
-
-    grants: Callable[[str], str] = lambda columns: ", ".join(f'"{name}"' for name in columns.split())  # noqa: E731
-    read = grants("id status nextAttemptAt attempts maxAttempts payload")
-    write = grants("status nextAttemptAt attempts lastAttemptAt lastError deliveredAt updatedAt")
-    user = TABLES["prisma"]
-    ddl = f"""{user.ddl}
-SELECT soloist.allow_work('{role}'); GRANT USAGE ON SCHEMA app TO {role};
-GRANT SELECT ({read}), SELECT ("lastAttemptAt", "lastError", "deliveredAt", "updatedAt"), UPDATE ({write})
-    ON app."WebhookDelivery" TO {role};"""
-    least = UserTable(label="least", ddl=ddl, table=user.table, new=user.new, body=user.body)
-    try:
-        in_world(queue_database, connection, least, body, dsn=queue_database.dsn(role))
-    finally:
-        connection.execute(f"DROP SCHEMA app CASCADE; DROP OWNED BY {role}")

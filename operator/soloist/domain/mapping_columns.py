@@ -31,13 +31,15 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """``field`` as in the manifest; ``written``: by an outcome or a claim; ``emptied``: NULL is written to it."""
+    """``field`` as in the manifest; ``written``: by an outcome or a claim; ``emptied``: NULL is written to it; ``read`` is
+    false of what is there for people alone."""
 
     field: str
     column: str
     use: Use
     written: bool = False
     emptied: bool = False
+    read: bool = True
 
 
 def named(spec: QueueSpec, table: MappedTable) -> Iterator[Named]:
@@ -67,7 +69,9 @@ def _inline(inline: Inline) -> Iterator[Named]:
     yield Named(field="inline.leaseUntil", column=inline.lease_until, use=Use.TIME, written=True, emptied=True)
     yield Named(field="inline.reclaims", column=inline.reclaims, use=Use.NUMBER, written=True)
     if inline.claimed_by is not None:
-        yield Named(field="inline.claimedBy", column=inline.claimed_by, use=Use.NAME, written=True, emptied=True)
+        yield Named(
+            field="inline.claimedBy", column=inline.claimed_by, use=Use.NAME, written=True, emptied=True, read=False
+        )
 
 
 def _read(spec: QueueSpec, table: MappedTable) -> Iterator[Named]:

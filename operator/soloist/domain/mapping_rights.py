@@ -83,7 +83,7 @@ def rights_findings(table: MappedTable, uses: Sequence[Named], catalog: Catalog)
             f"The role {catalog.session.role} may not use the schema {table.name.schema}. Run: GRANT USAGE ON SCHEMA {schema} TO {role};",
         )
     there = [use for use in uses if use.column in catalog.columns]
-    read = list(dict.fromkeys(use.column for use in there if not catalog.columns[use.column].readable))
+    read = list(dict.fromkeys(use.column for use in there if use.read and not catalog.columns[use.column].readable))
     write = list(dict.fromkeys(use.column for use in there if use.written and not catalog.columns[use.column].writable))
     # A row is locked before its claim is taken, and the right to lock is the right to update any one column.
     lockable = any(column.writable for column in catalog.columns.values())
