@@ -74,6 +74,7 @@ async def meet(script: Script, *, tls: ssl.SSLContext | None = None, **action: A
 
 
 def test_a_request_carries_the_run_and_an_expected_status_is_a_success() -> None:
+    """k8s #105183, #132630, #108609, argo #3649."""
     outcome, receiver = asyncio.run(
         meet(
             says(answer("201 Created", b"made\n", Content_Type="text/plain")),
@@ -213,6 +214,7 @@ def test_headers_that_drip_end_with_the_attempt() -> None:
 
 
 def test_a_huge_reply_is_read_for_64_kib_and_then_closed() -> None:
+    """dkron #1828, #1842."""
     sent = 0
 
     async def floods(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

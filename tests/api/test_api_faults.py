@@ -107,6 +107,7 @@ def tampered_with(crew: Crew, backend: Backend, path: str, tamper: Callable[[Cre
 def test_ticks_go_on_unaided_after_the_api_server_was_away(
     fresh_control_plane: Callable[..., ControlPlane], backend: Backend, tmp_path: Path
 ) -> None:
+    """dkron #998."""
     cluster = fresh_control_plane()
     crews = {}
     for replicas in (1, 2, 3):

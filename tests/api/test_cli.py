@@ -186,6 +186,7 @@ def test_a_job_that_no_controller_has_seen_is_dated_by_its_last_edit(soloist: So
 
 
 def test_a_triggered_run_is_owned_by_its_job(soloist: Soloist, namespace: Namespace) -> None:
+    """k8s #47538."""
     job = make_job(namespace)
     result = soloist("trigger", "report")
     assert result.exit_code == 0

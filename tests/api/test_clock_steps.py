@@ -81,7 +81,7 @@ def earliest(backend: Backend, path: str) -> float:
 
 
 def test_steps_of_a_second_or_two_repeat_nothing_and_lose_nothing(crews: Crews, backend: Backend) -> None:
-    """The leader's clock steps to and fro; then it is killed while it is ahead, and a standby that is behind takes over."""
+    """The leader's clock steps to and fro; then it is killed while it is ahead, and a standby that is behind takes over (dkron #541)."""
     both = {f"/small{replicas}": crews(f"small{replicas}") for replicas in (1, 2)}
     for path, crew in both.items():
         start_each([crew], "a", **clock_of(crew, "a"))

@@ -129,7 +129,7 @@ POLICIES = {"latest": "RunLatest", "all": "RunAll", "skip": "Skip"}
 def test_a_tick_due_while_nobody_led_runs_late_and_once(crews: Crews, backend: Backend) -> None:
     """Killed 5 s before a due second, once with the run already claimed and once not, and replaced about 4 s after it.
 
-    A lone one is started again at the due second, with a lease of 4 s; standbys have waited for one of 10 s since the kill.
+    A lone one is started again at the due second, with a lease of 4 s; standbys have waited for one of 10 s since the kill. (dkron #1210)
     """
     found = {number: crews(f"late{number}") for number in (1, 2, 3)}
     found[1].env |= FAST

@@ -88,6 +88,7 @@ def test_reapplying_the_same_manifest_moves_nothing_and_repeats_nothing(desk: De
 
 @also_with_standbys
 def test_ticks_of_a_suspended_job_say_so_and_a_resume_runs_none_of_them(desk: Desk) -> None:
+    """temporal #8087, nomad #18055."""
     desk.http("resumed", schedule="@every 1s", **KEEP)
     desk.called("resumed", 2)
     desk.crew.edit("resumed", {"suspend": True})
@@ -141,6 +142,7 @@ def test_whatever_is_switched_around_a_due_second_each_tick_runs_once_or_has_a_r
 
 @also_with_standbys
 def test_a_paused_job_waits_for_a_person_and_goes_on_when_told(desk: Desk) -> None:
+    """db-scheduler #27."""
     desk.http("paused", schedule="@every 1s")
     desk.called("paused")
     annotate(desk, "paused", paused="true")
@@ -162,6 +164,7 @@ def test_a_paused_job_waits_for_a_person_and_goes_on_when_told(desk: Desk) -> No
 
 @also_with_standbys
 def test_failures_in_a_row_pause_the_job_until_a_person_resumes_it(desk: Desk) -> None:
+    """argo #5659, PostHog #56390."""
     desk.backend.rule("^/failing$", status=400)
     desk.http("failing", schedule="@every 1s", pauseAfterFailures=2)
     status = desk.status("failing", lambda s: s.get("paused"), what="it paused itself")
@@ -184,6 +187,7 @@ def test_failures_in_a_row_pause_the_job_until_a_person_resumes_it(desk: Desk) -
 
 @also_with_standbys
 def test_an_installation_paused_on_its_lease_launches_nothing_at_all(desk: Desk) -> None:
+    """kube-downscaler #78, govuk-helm-charts #3954."""
     desk.http("fleet", schedule="@every 1s")
     desk.called("fleet")
     lease = desk.namespace.path("leases", "soloist", group="coordination.k8s.io")

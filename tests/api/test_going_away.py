@@ -104,7 +104,7 @@ def test_a_run_that_is_going_on_ends_under_its_own_leader(crews: Crews, backend:
 
 
 def test_a_leader_frozen_beyond_its_lease_dies_on_waking(crews: Crews, backend: Backend) -> None:
-    """Stopped for 1.5 times the lease and let go on: the dead-man timer strikes before anything else does."""
+    """Stopped for 1.5 times the lease and let go on: the dead-man timer strikes before anything else does (k8s #89466, #23731, #67651, kyverno #14984)."""
     found = {f"/{whom}{replicas}": crews(f"{whom}{replicas}") for whom in ("child", "both") for replicas in (1, 2)}
     found["/both3"] = crews("both3")
     start_each(found.values(), "a")

@@ -153,6 +153,7 @@ def excerpt_of(desk: Desk, job: str) -> str:
 
 
 def test_a_run_tells_when_its_call_began_and_when_it_was_over(desk: Desk) -> None:
+    """k8s #81557."""
     desk.backend.rule("^/timed$", delay=1.2)
     desk.http("timed", schedule="0 0 1 1 *")
     before = time.time()

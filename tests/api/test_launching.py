@@ -10,6 +10,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_every_tick_is_launched_once(crew: Crew, backend: Backend, replicas: int) -> None:
+    """apscheduler #160, #655, #864, celery #4808, #2856, redbeat #271, telemetry-analysis-service #417."""
     crew.job("sweep", schedule="@every 1s", http={"url": backend.url("/sweep")})
     for name in "ab"[:replicas]:
         crew.start(name)

@@ -83,6 +83,7 @@ def over(crew: Crew, tick: datetime) -> list[Raw]:
 def test_a_thousand_missed_ones_are_launched_at_recovery_and_a_thousand_due_ones_at_their_time(
     crew: Crew, backend: Backend, members: str
 ) -> None:
+    """k8s #90801, #94328, #128881, #118706, #118789."""
     create(crew, backend)
     missed = slot(now())
     until(lambda: now() > missed, what="all are due and nobody leads", timeout=PERIOD + 5)

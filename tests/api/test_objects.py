@@ -52,6 +52,7 @@ def test_a_claimed_run_that_is_deleted_is_made_again_and_launched_once(desk: Des
 
 @also_with_standbys
 def test_a_finished_run_that_is_deleted_is_remembered_all_the_same(desk: Desk) -> None:
+    """argo #14719, kruise #2213."""
     desk.http("finished", schedule="@every 3s")
     run = desk.run("finished", "Succeeded")
     desk.delete("jobruns", run["metadata"]["name"])

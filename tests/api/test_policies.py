@@ -70,6 +70,7 @@ def test_jitter_is_the_same_for_all_and_never_early(desk: Desk) -> None:
 
 
 def test_history_keeps_as_many_runs_as_asked_for(desk: Desk) -> None:
+    """k8s #133662, #75674, #22207."""
     desk.backend.rule("^/history$", status=400, times=3)
     desk.http("history", schedule="@every 1s", successfulRunsHistoryLimit=2, failedRunsHistoryLimit=1)
     desk.status("history", lambda s: s.get("counters", {}).get("succeeded", 0) >= 5, what="five have succeeded")
@@ -192,6 +193,7 @@ def test_a_spec_spoiled_while_its_run_goes_on_still_tells_what_became_of_it(desk
 
 
 def test_after_an_outage_each_policy_runs_the_missed_ticks_it_asks_for(crew: Crew, backend: Backend) -> None:
+    """argo #9632."""
     policies: dict[str, dict[str, Any]] = {
         "skip": {"missedRunPolicy": "Skip"},
         "latest": {"missedRunPolicy": "RunLatest"},

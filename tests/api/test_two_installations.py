@@ -19,6 +19,7 @@ pytestmark = pytest.mark.cluster
 def test_two_installations_beside_each_other_launch_each_tick_once_and_say_so(
     crew: Crew, backend: Backend, control_plane: ControlPlane
 ) -> None:
+    """argo #2773, #2694."""
     backend.rule("^/slow$", delay=1.5)
     crew.start("a", **CALM)
     crew.start("b", lease="other", **CALM)

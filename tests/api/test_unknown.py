@@ -87,7 +87,7 @@ def first_run(crew: Crew, job: str) -> Raw:
 
 
 def test_a_handler_outlives_its_caller_and_never_meets_another(crews: Crews, backend: Backend) -> None:
-    """A handler of 5 s under Forbid, its leader killed meanwhile. Where only the child is, the next leads at once."""
+    """A handler of 5 s under Forbid, its leader killed meanwhile. Where only the child is, the next leads at once (nomad #11052)."""
     timeout = 8
     found = {name: crews(name) for name in ("alone", "standby", "at-once", "three")}
     backend.rule("/slow", delay=5)

@@ -70,6 +70,7 @@ def test_every_metric_of_the_program_is_on_the_dashboard_but_those_that_say_the_
 
 
 def test_every_alert_has_a_section_of_its_page_and_no_section_is_without_one() -> None:
+    """kuberhealthy #650."""
     assert re.findall(r"^## (Soloist\w+)$", PAGE, re.MULTILINE) == [rule["alert"] for rule in RULES]
 
 

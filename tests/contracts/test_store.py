@@ -341,6 +341,8 @@ def test_a_status_write_that_changes_nothing_is_no_new_state(enter: Enter) -> No
 
 
 def test_the_status_of_a_run_made_anew_under_the_same_name_is_not_written(enter: Enter) -> None:
+    """quartz #107, #29, #731, #548."""
+
     async def body(world: World) -> None:
         old = await create(world)
         await world.store.delete_run(world.namespace, "nightly-1", uid=uid_of(old))

@@ -54,6 +54,7 @@ def test_the_program_says_what_to_write_instead(row: dict[str, Any]) -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("row", [row for row in ROWS if row["where"] == "server"], ids=named)
 def test_the_server_refuses_it_in_these_words(row: dict[str, Any], bad_namespace: Namespace) -> None:
+    """korifi #2094 is a job that deletes itself."""
     path = bad_namespace.ours(PLURALS[row["kind"]])
     if "then" in row:
         bad_namespace.api.create(path, manifest(row))

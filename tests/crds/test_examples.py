@@ -78,6 +78,7 @@ def test_kubectl_explains(path: str, words: str, namespace: Namespace) -> None:
 
 @pytest.mark.cluster
 def test_kubectl_shows_jobs_and_runs_in_columns(namespace: Namespace) -> None:
+    """k8s #78564, #141428, kubernetes/enhancements #6281."""
     job = {"apiVersion": "soloist.dev/v1alpha1", "kind": "ScheduledJob", "metadata": {"name": "shown"}}
     namespace.api.create(namespace.ours("scheduledjobs"), {**job, "spec": {**BASE["ScheduledJob"], "suspend": True}})
     status = {"nextScheduleTime": "2027-01-01T02:00:00Z", "lastResult": "Succeeded", "activeCount": 2}

@@ -84,6 +84,7 @@ def test_a_run_has_the_phases_and_triggers_of_the_program() -> None:
 
 
 def test_the_time_out_of_a_job_is_a_day_and_of_a_request_half_a_minute() -> None:
+    """PostHog #47045."""
     plain = parse_spec(BASE["ScheduledJob"])
     job = parse_spec({"schedule": "@daily", "job": JOB})
     assert isinstance(plain, Spec)

@@ -55,6 +55,7 @@ def test_every_annotation_and_label_is_explained() -> None:
 
 
 def test_the_promise_is_the_same_word_for_word() -> None:
+    """openshift-docs #4346."""
     promise = re.compile(r"^\d\. .+$", re.MULTILINE)
     ours = promise.findall(README.split("## The promise")[1].split("##")[0])
     theirs = promise.findall(

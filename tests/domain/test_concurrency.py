@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -66,6 +67,7 @@ STRANGE = other(Standing.GOING, mine=False)
     ],
 )
 def test_each_policy_has_its_word(policy: str, blocking: tuple[Occupant, ...], patient: bool, verdict: Verdict) -> None:
+    """k8s #76570, #93783, #125493, #138569 and temporal #4911 for the bound, argo #12778 and kubernetes/website #54073 for Forbid."""
     assert judge(spec(policy), blocking, patient=patient) is verdict
 
 
@@ -75,6 +77,15 @@ def test_a_first_launch_is_blocked_by_what_goes_on_waits_or_is_held(standing: St
     assert bool(blockers([other(standing)], run("new", 1))) is counts
     assert bool(blockers([other(standing)], None)) is counts
     assert not blockers([other(standing, uid="new")], run("new", 1)), "and never by itself"
+
+
+def test_what_a_person_started_is_in_the_way_and_is_held_up_like_a_tick() -> None:
+    """nomad #5487, temporal/sdk-typescript #1594; k8s #110430, #100927, #115335 for Replace."""
+    of_the_schedule, by_hand = run("tick"), replace(run("by-hand"), trigger=Trigger.MANUAL, tick=None)
+    for going, new in ((of_the_schedule, by_hand), (by_hand, of_the_schedule)):
+        blocking = blockers([Occupant(uid=going.uid, run=going, standing=Standing.GOING, mine=True)], new)
+        verdicts = [judge(spec(policy), blocking) for policy in ("Forbid", "Queue", "Replace", "Allow")]
+        assert verdicts == [SKIP, WAIT, CANCEL, GO]
 
 
 def test_of_two_that_wait_for_a_further_attempt_only_the_earlier_blocks_the_other() -> None:

@@ -44,6 +44,7 @@ def test_a_next_tick_that_is_not_later_leaves_no_room() -> None:
 
 
 def test_a_thousand_jobs_due_at_midnight_are_spread_evenly() -> None:
+    """kubernetes/community #2440, kubernetes/test-infra #12148, dkron #866."""
     tenths = [0] * 10
     for number in range(1000):
         tenths[jitter(f"job-{number}", MIDNIGHT, MINUTE, None) // (MINUTE / 10)] += 1

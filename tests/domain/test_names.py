@@ -26,6 +26,7 @@ def test_a_name_is_read_by_people_and_does_not_change_between_versions() -> None
 
 
 def test_a_long_name_is_cut_and_what_was_cut_still_counts() -> None:
+    """k8s #50850, #63171, #52733."""
     first, second = (run_name("a" * 200 + end, UID, TICK) for end in "xy")
     assert len(first) == len(second) == 63
     assert first != second
@@ -58,6 +59,12 @@ def test_a_backfilled_run_never_has_the_name_of_the_scheduled_one() -> None:
     assert backfill_name("job", UID, TICK) == backfill_name("job", UID, TICK)
 
 
+def test_two_runs_that_people_start_in_one_second_are_two() -> None:
+    """temporal #3614."""
+    assert manual_name("job", "one") != manual_name("job", "other")
+    assert run_key(run_uid="one", job_uid=UID, scheduled=None) != run_key(run_uid="other", job_uid=UID, scheduled=None)
+
+
 @pytest.mark.parametrize("tick", [TICK.replace(microsecond=1), TICK.replace(tzinfo=None)], ids=["fraction", "naive"])
 def test_what_is_not_a_tick_is_refused(tick: datetime) -> None:
     with pytest.raises(ValueError, match="not a tick"):
@@ -80,6 +87,7 @@ def test_every_name_is_a_dns_label(job: str, uid: str, tick: datetime, nonce: st
 
 @given(IDENTITIES, IDENTITIES)
 def test_two_ticks_never_share_a_name(one: tuple[str, str, datetime], other: tuple[str, str, datetime]) -> None:
+    """db-scheduler #189."""
     assert (run_name(*one) == run_name(*other)) == (one == other)
 
 

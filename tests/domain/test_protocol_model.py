@@ -229,6 +229,7 @@ TAKEN: list[int] = []
 
 
 def test_no_tick_is_launched_twice_early_or_lost_whatever_happens() -> None:
+    """k8s #127678."""
     TAKEN.clear()
     step_the_intact_rules()
     assert sum(TAKEN) >= 100_000
@@ -373,6 +374,7 @@ def breach_of(seed: int, fault: Fault, *, broken: bool) -> str | None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_search_finds_what_is_broken_on_purpose_and_nothing_else(name: str) -> None:
+    """argo #4558 is "no precondition"."""
     fault = FAULTS[name]
     for seed in itertools.chain([fault.seed], range(BUDGET)):
         intact = breach_of(seed, fault, broken=False)

@@ -142,6 +142,7 @@ def test_the_newest_ticks_of_a_year_of_minutes_cost_less_than_a_millisecond() ->
 
 
 def test_the_next_29_february_is_found_within_five_milliseconds() -> None:
+    """temporal #7793."""
     schedule = parse_schedule("30 2 * 2 MON#5", "Europe/Berlin")
     assert quickest_ms(lambda: schedule.next_after(at("2072-03-01"))) < 5
 
@@ -158,6 +159,7 @@ def test_the_next_29_february_is_found_within_five_milliseconds() -> None:
     ],
 )
 def test_slots_of_an_interval_are_counted_from_the_epoch(text: str, after: str, expected: str) -> None:
+    """ShedLock #6, #231, #870."""
     for zone in ("UTC", "Asia/Kathmandu"):
         for policy in DaylightSaving:
             assert parse_schedule(text, zone, policy).next_after(at(after)) == at(expected)

@@ -295,6 +295,7 @@ SWEPT = (
 
 @pytest.mark.parametrize("policy", DaylightSaving)
 def test_every_change_of_every_zone_for_two_years_agrees_with_reading_every_minute(policy: DaylightSaving) -> None:
+    """nomad #5410, #7289, #3392."""
     swept: set[tuple[str, ...]] = set()
     for name in sorted(available_timezones() - {"localtime", "Factory"}):
         changes = transitions(name, datetime(2026, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC))

@@ -74,6 +74,7 @@ FIVE = "minute hour day-of-month month day-of-week"
     ],
 )
 def test_a_bad_schedule_is_refused_with_what_to_write_instead(text: str, reason: str, remedy: str) -> None:
+    """kubernetes/website #10170, robfig/cron #360, Cronicle #590."""
     with pytest.raises(InvalidSchedule) as refused:
         parse_schedule(text)
     assert refused.value.field == "schedule"

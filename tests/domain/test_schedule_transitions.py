@@ -111,6 +111,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.night.name}, {case.cron}")
 @pytest.mark.parametrize("policy", DaylightSaving)
 def test_a_clock_that_is_set_moves_a_job_as_its_policy_says(case: Case, policy: DaylightSaving) -> None:
+    """temporal #8205."""
     schedule = parse_schedule(case.cron, case.night.zone, policy)
     zone = ZoneInfo(case.night.zone)
     start = datetime.fromisoformat(case.night.start).astimezone(UTC)
@@ -131,6 +132,14 @@ def test_the_berlin_backup_at_two_runs_once_in_autumn() -> None:
     autumn_night = datetime(2026, 10, 24, 22, tzinfo=UTC)
     ticks = schedule.newest(after=autumn_night, until=autumn_night + timedelta(hours=12), limit=10)
     assert ticks == [datetime(2026, 10, 25, 0, tzinfo=UTC)]
+
+
+def test_the_berlin_backup_at_half_past_two_runs_after_the_gap_in_spring() -> None:
+    """rundeck #6879, #3234: it did not run at all that night."""
+    schedule = parse_schedule("30 2 * * *", "Europe/Berlin")
+    spring_night = datetime(2026, 3, 28, 22, tzinfo=UTC)
+    ticks = schedule.newest(after=spring_night, until=spring_night + timedelta(hours=12), limit=10)
+    assert ticks == [datetime(2026, 3, 29, 1, tzinfo=UTC)]
 
 
 def test_a_base_inside_the_repeated_hour_never_gets_a_tick_of_the_past() -> None:

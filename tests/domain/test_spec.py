@@ -84,6 +84,7 @@ def refused(raw: dict[str, Any]) -> Invalid:
 
 
 def test_what_is_left_out_has_its_default() -> None:
+    """clusterlint #95."""
     spec = good(LEAST)
     assert spec.schedule_text == "0 2 * * *"
     assert (spec.time_zone, spec.daylight_saving, spec.suspend) == ("UTC", DaylightSaving.SHIFT, False)

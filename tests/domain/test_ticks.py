@@ -63,8 +63,10 @@ ROWS = [
     Row(says="a tick some seconds late still runs under Skip", now="12:01:14", runs=("12:01",), spec=(("missedRunPolicy", "Skip"),)),
     Row(says="under Skip a tick later than a hand-over is missed", now="12:01:16", let_go=(("12:01", Reason.MISSED),), spec=(("missedRunPolicy", "Skip"),)),
     Row(says="under Skip what waits in the queue is not missed", now="12:01:40", runs=("12:01",), waiting=True, spec=(("missedRunPolicy", "Skip"), ("concurrencyPolicy", "Queue"))),
-    Row(says="after an outage RunLatest runs the newest and says so of the others (k8s #110919)", now="12:03:30", runs=("12:03",), let_go=(("12:01", Reason.MISSED), ("12:02", Reason.MISSED))),
-    Row(says="RunAll runs the newest maxMissedRuns, oldest first (k8s #79995)", now="12:04:30", runs=("12:03", "12:04"), let_go=(("12:01", Reason.TOO_MANY_MISSED), ("12:02", Reason.TOO_MANY_MISSED)), spec=(("missedRunPolicy", "RunAll"), ("maxMissedRuns", 2))),
+    Row(says="after an outage RunLatest, the default, runs the newest and says so of the others (metaflow #2657)", now="12:03:30", runs=("12:03",), let_go=(("12:01", Reason.MISSED), ("12:02", Reason.MISSED))),
+    Row(says="RunAll runs the newest maxMissedRuns, oldest first (k8s #79995, #83642)", now="12:04:30", runs=("12:03", "12:04"), let_go=(("12:01", Reason.TOO_MANY_MISSED), ("12:02", Reason.TOO_MANY_MISSED)), spec=(("missedRunPolicy", "RunAll"), ("maxMissedRuns", 2))),
+    Row(says="RunAll runs each of nineteen, if it may (jobrunr #1377)", now="12:19:30", runs=tuple(f"12:{minute:02}" for minute in range(1, 20)), spec=(("missedRunPolicy", "RunAll"), ("maxMissedRuns", 19))),
+    Row(says="Skip runs nothing of what passed in a sleep, be it of the machine or of all controllers (dbos-transact-py #803, cronstable #17)", now="12:03:30", let_go=(("12:01", Reason.MISSED), ("12:02", Reason.MISSED), ("12:03", Reason.MISSED)), spec=(("missedRunPolicy", "Skip"),)),
     Row(says="a tick for which a run stands ready was not missed", now="12:02", runs=("12:01", "12:02"), claimed=("12:01", "12:02")),
     Row(says="a late tick past its deadline is let go, with that reason", now="12:01:31", let_go=(("12:01", Reason.DEADLINE_EXCEEDED),), spec=(("startingDeadlineSeconds", 30),)),
     Row(says="a late tick within its deadline runs (argo #6778)", now="12:01:30", runs=("12:01",), spec=(("startingDeadlineSeconds", 30),)),
@@ -88,7 +90,7 @@ def test_missed_runs_and_deadlines(row: Row) -> None:
 
 
 def test_a_long_outage_never_disables_a_schedule() -> None:
-    """More than a hundred missed ticks (k8s #42649, #45825): the newest runs all the same."""
+    """More than a hundred missed ticks (k8s #42649, #45825): the newest runs all the same, and no other (jobrunr #940)."""
     job = a_job()
     now = NOON + timedelta(days=30)
     found = plan(job, spec_of(job), observe(job, spec_of(job), now), now)
@@ -104,6 +106,7 @@ def test_a_long_outage_never_disables_a_schedule() -> None:
     ],
 )
 def test_while_nothing_may_start_each_tick_is_let_go_at_its_time(reason: Reason, change: dict[str, Any]) -> None:
+    """k8s #110919."""
     job = a_job(decided_to("12:00", **change), **change)
     now = at("12:02:10")
     found = plan(job, spec_of(job), observe(job, spec_of(job), now), now, closed=reason)
@@ -126,7 +129,7 @@ class TestSince:
         assert observe(job, spec_of(job), at("12:05")).since == at("11:59:30")
 
     def test_an_edit_never_fires_for_a_time_before_it(self) -> None:
-        """k8s #63371, #130838; argo-cd #9331."""
+        """k8s #63371, #65457, #57853, #123220, #130838; argo-cd #9331; Hangfire #366."""
         job = a_job(decided_to("11:00", schedule="0 0 * * *"), generation=2, edited="12:02:30")
         seen = observe(job, spec_of(job), at("12:03:10"))
         assert seen.since == at("12:02:30")

@@ -110,6 +110,7 @@ def test_what_a_deleted_lease_left_is_settled_by_whoever_holds_the_next_one(uid:
 
 
 def test_an_entry_of_no_run_and_no_term_is_accounted_for_and_leaves() -> None:
+    """k8s #37957, argo #2297, #4174, #4181."""
     view = a_view(status=recorded(2**63 - 1))
     (entry,) = view.job.active
     assert account(view, WriteJob(drop=("r",)), [(entry, None)])["lastResult"] == "Cancelled"

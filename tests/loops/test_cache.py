@@ -26,6 +26,7 @@ def version_of(cache: Cache) -> str:
 
 
 def test_an_older_version_never_replaces_a_newer_one() -> None:
+    """argo #12625."""
     cache = Cache()
     assert cache.put_job(a_job(9)) == {KEY}
     assert cache.put_job(a_job(8)) == set()

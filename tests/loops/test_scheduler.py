@@ -221,7 +221,31 @@ def test_a_run_that_the_server_refuses_is_said_in_the_status_until_it_makes_one(
     play(scene)
 
 
+def test_history_is_trimmed_while_the_server_refuses_more_runs() -> None:
+    """k8s #119775: a quota that is used up would never be emptied."""
+
+    async def scene() -> None:
+        stage = Stage("sweep")
+        create, made = stage.store.create_run, []
+
+        async def two(body: dict[str, Any]) -> Any:
+            made.append(body)
+            return await create(body) if len(made) <= 2 else Refused(message="exceeded quota: runs")
+
+        stage.store.create_run = two  # type: ignore[method-assign]
+        begin(stage)
+        await stage.until(lambda: len(made) > 2 and len(stage.launcher.launched) == 2)
+        first = ("runs", "default", stage.launcher.launched[0].run_name)
+        assert first in stage.store.objects
+        stage.store.put_job("default", "sweep", {**SPEC, "successfulRunsHistoryLimit": 0})
+        await stage.until(lambda: first not in stage.store.objects)
+        assert len(stage.launcher.launched) == 2
+
+    play(scene)
+
+
 def test_the_fault_of_one_job_does_not_stop_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """quartz #145, #218, #635, #48."""
     compose = status.compose
 
     def faulty(view: Any, step: Any) -> Any:

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(("workers", "rows"), [(1, ROWS), (4, max(ROWS, 10_000))])
 def test_each_row_is_received_and_accepted_once(crew: Crew, workers: int, rows: int) -> None:
+    """keda #525, #2488, #5537."""
     crew.queue()
     crew.fill(rows)
     members = [crew.start(f"w{number}") for number in range(workers)]

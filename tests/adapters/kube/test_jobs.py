@@ -61,6 +61,8 @@ def test_a_prepared_job_is_suspended_owned_and_told_which_run_it_is(
 def test_a_launched_job_carries_the_fence_of_its_launch_and_succeeds_when_it_completes(
     prepared: bool, access: AccessTo, namespace: Namespace, order: Order
 ) -> None:
+    """k8s #62772."""
+
     async def body() -> None:
         async with place(access(), namespace, order) as it:
             if prepared:
