@@ -28,7 +28,9 @@ def test_what_is_for_development_is_not_shipped() -> None:
 def test_everything_that_is_installed_is_held_to_its_hash() -> None:
     for name in ("requirements-build.txt", "requirements-image.txt"):
         text = (ROOT / ".ci" / name).read_text(encoding="utf-8")
-        assert all("--hash=sha256:" in entry for entry in re.split(PIN, text)[3::3]), name
+        entries = re.split(PIN, text)[3::3]
+        assert entries, name
+        assert all("--hash=sha256:" in entry for entry in entries), name
 
 
 def test_what_the_dockerfile_copies_is_let_through() -> None:

@@ -58,6 +58,7 @@ def file(tmp_path: Path, queue_database: Place) -> Callable[..., str]:
     def write(user: UserTable = MANAGED, dsn: str = "", **spec: Any) -> str:
         path = tmp_path / "queue.yaml"
         path.write_text(manifest(user, dsn or queue_database.dsn(), **spec))
+        assert SECRET in path.read_text(), "there is something that must not be shown"
         return str(path)
 
     return write

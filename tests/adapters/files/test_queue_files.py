@@ -116,8 +116,8 @@ def test_values_of_secrets_and_configmaps_are_read_and_not_shown(tmp_path: Path)
     ("content", "says"),
     [
         ("password: [sesame", ": this cannot be read as YAML: mend it."),
-        ("kind: WorkQueue\nmetadata: {}\n", "a WorkQueue has no metadata.name: give it one."),
-        (f"{queue('a')}---{queue('a')}", "WorkQueue shop/a is there twice: rename or remove one."),
+        ("kind: WorkQueue\nmetadata: {}\nspec: {password: sesame}\n", "a WorkQueue has no metadata.name: give it one."),
+        (f"{queue('a')}---{queue('a')}  password: sesame\n", "WorkQueue shop/a is there twice: rename or remove one."),
     ],
 )
 def test_a_file_that_cannot_be_used_ends_the_start_with_a_sentence(tmp_path: Path, content: str, says: str) -> None:
