@@ -111,8 +111,8 @@ class Child:
                 os.killpg(self.pid, signal.SIGKILL)
             except ProcessLookupError:
                 return
-        if not self._gone_within(10):
-            raise RuntimeError(f"{self.name}, process {self.pid}, is still there 10 s after SIGKILL.")
+        if not self._gone_within(60):
+            raise RuntimeError(f"{self.name}, process {self.pid}, is still there a minute after SIGKILL.")
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

@@ -25,6 +25,8 @@ from tests.cluster.children import Child, until
 from tests.demo.books import Page, page, settled
 
 ENTRY = [sys.executable, "-c", "from soloist.shells.main import main; main()"]
+STEADY = {"SOLOIST_LEASE_DURATION": "60", "SOLOIST_LEASE_RETRY_PERIOD": "1", "SOLOIST_LEASE_MARGIN": "6"}
+"""A lease that no busy machine takes from its leader: for whatever needs no other one, or one to whom it is given."""
 COLUMNS = "kind, namespace, name, uid::text, version, generation, created_at, edited_at, metadata, spec, status"
 Raw = dict[str, Any]
 
@@ -82,7 +84,7 @@ class Crew:
         found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
         return [line for line in found if line["message"] == message]
 
-    def hear(self, name: str, message: str, *, count: int = 1, timeout: float = 60.0) -> Raw:
+    def hear(self, name: str, message: str, *, count: int = 1, timeout: float = 120.0) -> Raw:
         """The line, once it has been said so often."""
         return until(
             lambda: self.said(name, message)[count - 1 :],
@@ -96,13 +98,13 @@ class Crew:
         until(
             lambda: self.said(name, "standing by") or self.said(name, "leading"),
             what=f"{name} takes part",
-            timeout=90,
+            timeout=120,
             needs=[member.process],
         )
         return member
 
     def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+        return psycopg.connect(self.url, autocommit=True, connect_timeout=60)
 
     def ask(self, query: str, *values: Any) -> list[Any]:
         with self.connect() as connection:
@@ -112,7 +114,7 @@ class Crew:
         rows = self.ask("SELECT coalesce(lease #>> '{spec,holderIdentity}', '') FROM soloist.leases")
         return str(rows[0][0]).split("_", 1)[0] if rows else ""
 
-    def leader(self, *, other_than: str = "", timeout: float = 60.0) -> Controller:
+    def leader(self, *, other_than: str = "", timeout: float = 120.0) -> Controller:
         def found() -> Controller | None:
             holder = self.holder()
             return self.members.get(holder) if holder != other_than else None
@@ -129,7 +131,7 @@ class Crew:
 
     def page(self, name: str, last: datetime) -> Page:
         """Once all that was due up to ``last`` is settled."""
-        until(lambda: self._settled(name, last), what=f"all ticks of {name} up to {last} are settled", timeout=90)
+        until(lambda: self._settled(name, last), what=f"all ticks of {name} up to {last} are settled", timeout=150)
         found = self.stored(name)
         assert found is not None
         return page(found, self.objects("JobRun", name), self.backend.received(f"/{name}"), last)

@@ -36,8 +36,12 @@ def stop_servers(folder: Path) -> None:
 
 
 def postmaster(data: Path) -> int:
-    """Of the embedded server whose folder is ``data``."""
-    return int((data / "pgdata" / "postmaster.pid").read_text().split()[0])
+    """Of the embedded server whose folder is ``data``; 0 where there is none, or it is about to say so."""
+    file = data / "pgdata" / "postmaster.pid"
+    try:
+        return int(next(iter(file.read_text().split()), 0))
+    except FileNotFoundError:
+        return 0
 
 
 def end(pid_file: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -39,8 +38,9 @@ def test_a_database_that_is_killed_is_started_again_and_nothing_is_lost_or_twice
     crew = embedded
     spec = {
         "database": {"secretName": "own", "key": "uri"},
-        "deliver": {"http": {"url": crew.backend.url("/hooks"), "timeoutSeconds": 5}},
+        "deliver": {"http": {"url": crew.backend.url("/hooks"), "timeoutSeconds": 9}},
         "leaseSeconds": 10,
+        "retry": {"schedule": ["2s"], "maxAttempts": 20},
     }
     crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"))
     crew.write("queues.yaml", {"kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": spec})
@@ -50,7 +50,7 @@ def test_a_database_that_is_killed_is_started_again_and_nothing_is_lost_or_twice
         assert "this one host" in crew.hear(name, "embedded database")["sentence"]
         crew.hear(name, "queue is worked")
     crew.backend.rule("/hooks", delay=0.2)
-    crew.backend.wait(2, path="/sweep", timeout=60)
+    crew.backend.wait(2, path="/sweep", timeout=120)
     with crew.connect() as connection:
         connection.execute(ACCEPTED)
         connection.execute(
@@ -58,16 +58,16 @@ def test_a_database_that_is_killed_is_started_again_and_nothing_is_lost_or_twice
             " FROM generate_series(0, %s) AS g))",
             (ROWS - 1,),
         )
-    crew.backend.wait(ROWS // 10, path="/hooks", timeout=60)
+    crew.backend.wait(ROWS // 10, path="/hooks", timeout=120)
     data = crew.folder / "data"
     said = subprocess.run([*ENTRY, "status", "--embedded", "--data", data], capture_output=True, text=True, timeout=120, check=True).stdout  # fmt: skip
     assert said.startswith("DATABASE  embedded: it serves the processes of this one host")
     assert "sweep" in said
     killed = postmaster(data)
     os.kill(killed, signal.SIGKILL)
-    until(lambda: (data / "pgdata/postmaster.pid").exists() and postmaster(data) != killed, what="one of them starts it again", timeout=90)  # fmt: skip
+    until(lambda: postmaster(data) not in (0, killed), what="one of them starts it again", timeout=90)  # fmt: skip
     crew.backend.wait(len(crew.backend.received("/sweep")) + 3, path="/sweep", timeout=90)
-    until(lambda: crew.ask("SELECT count(*) FROM soloist.work_items")[0][0] == 0, what="all rows are done", timeout=90)
+    until(lambda: crew.ask("SELECT count(*) FROM soloist.work_items")[0][0] == 0, what="all rows are done", timeout=240)
     accepted = [row[0] for row in crew.ask("SELECT id FROM public.accepted")]
     books = rows_of("hooks", ROWS, crew.backend.received("/hooks"), accepted=accepted, left=0)
     assert books.breaches() == []
@@ -77,6 +77,4 @@ def test_a_database_that_is_killed_is_started_again_and_nothing_is_lost_or_twice
     until(
         lambda: not any(member.process.alive() for member in crew.members.values()), what="all have ended", timeout=90
     )
-    ended = time.monotonic()
-    until(lambda: not (data / "pgdata/postmaster.pid").exists(), what="the last one stopped the database", timeout=60)
-    assert time.monotonic() - ended < 60
+    until(lambda: not (data / "pgdata/postmaster.pid").exists(), what="the last one stopped the database", timeout=90)

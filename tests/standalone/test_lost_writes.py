@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.standalone.crew import Crew
+from tests.standalone.crew import STEADY, Crew
 
 pytestmark = pytest.mark.slow
 TAKE = "SELECT version, status FROM soloist.objects WHERE kind = 'ScheduledJob' AND name = 'sweep'"
@@ -25,13 +25,14 @@ def put_back(crew: Crew, version: int, status: Any, after: int) -> None:
 
 
 def test_whoever_leads_goes_on_by_what_it_knows_and_launches_nothing_twice(crew: Crew) -> None:
+    crew.env = dict(STEADY)
     crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"))
     crew.ready("a")
-    crew.backend.wait(3, path="/sweep", timeout=90)
+    crew.backend.wait(3, path="/sweep", timeout=120)
     ((version, status),) = crew.ask(TAKE)
-    crew.backend.wait(len(crew.backend.received("/sweep")) + 3, path="/sweep", timeout=60)
+    crew.backend.wait(len(crew.backend.received("/sweep")) + 3, path="/sweep", timeout=120)
     put_back(crew, version, status, version)
-    crew.backend.wait(len(crew.backend.received("/sweep")) + 4, path="/sweep", timeout=90)
+    crew.backend.wait(len(crew.backend.received("/sweep")) + 4, path="/sweep", timeout=120)
     assert crew.said("a", "the store has lost writes; what is known of the object goes on")
     ticks = [seen.header("Soloist-Scheduled-Time") for seen in crew.backend.received("/sweep")]
     assert len(ticks) == len(set(ticks))

@@ -46,7 +46,7 @@ Body = Callable[[Heard], Awaitable[None]]
 
 
 async def until(true: Callable[[], Any], what: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not true():
             await asyncio.sleep(0.01)
 
