@@ -1,13 +1,14 @@
 """What became of each tick, from what the receiver got and from what stands on record. Nothing is asked of a controller.
 
-A tick is launched if the receiver got it. Otherwise its run or a line of ``status.recent`` must say why it was not; a tick
-without either is lost, and that is a breach like a tick that came twice or before its time.
+A tick is launched if the receiver got it. Otherwise its run, a line of ``status.recent``, or, once that line has made room for
+later ones, the counters must say why it was not; a tick without any is lost, and that is a breach like a tick that came twice
+or before its time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,12 +16,16 @@ from typing import Any
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.schedule import parse_schedule
 from soloist.domain.ticks import Reason
+from tests.api.reasons import unexplained
 from tests.cluster.backend import Received
 
 CLOCK_STEPS = timedelta(milliseconds=50)
 """Receiver and leader read one clock, but at different times: a correction of it in between is not an early launch."""
 
-Raw = Mapping[str, Any]
+COUNTED = "Counted"
+"""The reason of a tick whose line in ``status.recent`` has made room for later ones: that it had one is in the counters."""
+
+Raw = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +70,8 @@ def page(job: Raw, runs: Sequence[Raw], received: Iterable[Received], until: dat
     names = {stamp(tick) for tick in ticks}
     requests = [seen for seen in received if seen.header("Soloist-Scheduled-Time") in names]
     counted = Counter(seen.header("Soloist-Scheduled-Time") or "" for seen in requests)
-    reasons = {tick: _reason(tick, job, runs) for tick in ticks if not counted[stamp(tick)]}
+    silent = [tick for tick in ticks if not counted[stamp(tick)]]
+    lost = unexplained(silent, job["status"], runs, received=())
     return Page(
         job=job["metadata"]["name"],
         policy=job["spec"]["missedRunPolicy"],
@@ -73,8 +79,8 @@ def page(job: Raw, runs: Sequence[Raw], received: Iterable[Received], until: dat
         launched=len(counted),
         twice=[tick for tick, count in counted.items() if count > 1],
         early=[tick for seen in requests if _is_early(seen, tick := seen.header("Soloist-Scheduled-Time") or "")],
-        gaps=Counter(reason for reason in reasons.values() if reason),
-        lost=[stamp(tick) for tick, reason in reasons.items() if not reason],
+        gaps=Counter(_reason(tick, job, runs) for tick in silent if tick not in lost),
+        lost=[stamp(tick) for tick in lost],
     )
 
 
@@ -84,16 +90,16 @@ def _is_early(seen: Received, tick: str) -> bool:
 
 
 def _reason(tick: datetime, job: Raw, runs: Sequence[Raw]) -> str:
-    """Why nothing was received for this tick; empty where nobody says."""
+    """Why nothing was received for this tick, of which something says why."""
     for run in runs:
         if _at(run["spec"]) == tick:
-            status = run.get("status", {})
-            return "" if status.get("phase") == "Succeeded" else str(status.get("reason") or status.get("phase") or "")
+            status = run["status"]
+            return str(status.get("reason") or status["phase"])
     for line in reversed(job["status"].get("recent") or ()):
         first, last = parse_time(line["first"]), parse_time(line["last"])
         if line["result"] in set(Reason) and first is not None and last is not None and first <= tick <= last:
             return str(line["result"])
-    return ""
+    return COUNTED
 
 
 def _at(raw: Raw) -> datetime:

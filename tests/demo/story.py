@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPException
 from typing import Any
 
 from tests.api.crew import Controller, Crew
@@ -26,6 +26,8 @@ CONTROLLERS = ("controller-a", "controller-b")
 SLOW_SECONDS = 3
 PLAIN_SECONDS = 7.0
 LAST_SECONDS = 4.0
+SOON = 180.0
+"""Seconds, on a machine that is slow or has much else to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ class Story:
         self.say(f"{len(JOBS)} ScheduledJobs, every 1 to 3 s; starting two controllers")
         for name in self.ports:
             self.start(name)
-        leader = self.crew.leader(timeout=60)
+        leader = self.crew.leader(timeout=SOON)
         self.say(f"{leader.name} leads")
         self.requests(PLAIN_SECONDS)
 
@@ -64,7 +66,7 @@ class Story:
         """Returns when /readyz says yes: a standby that has not even started cannot take over."""
         port = self.ports[name]
         member = self.crew.start(name, SOLOIST_HEALTH_ADDRESS="127.0.0.1", SOLOIST_HEALTH_PORT=str(port))
-        until(lambda: _ready(port), what=f"{name} is ready", timeout=60, needs=[member.process])
+        until(lambda: _ready(port), what=f"{name} is ready", timeout=SOON, needs=[member.process])
 
     def requests(self, seconds: float) -> None:
         """Let some ticks come due, and show that they arrive."""
@@ -74,7 +76,7 @@ class Story:
 
     def kill(self) -> None:
         """SIGKILL to parent and child at once: nobody is left to give the Lease back, so it has to run out."""
-        leader = self.crew.leader()
+        leader = self.crew.leader(timeout=SOON)
         self.say(f"SIGKILL to {leader.name}, parent and child: nothing tells the other one, so the Lease must run out")
         self.hand_over("SIGKILL to parent and child", leader, leader.kill_both)
         self.start(leader.name)
@@ -82,14 +84,14 @@ class Story:
 
     def end_one(self) -> None:
         """SIGTERM, as at every rollout: what runs is ended, then the Lease is given back."""
-        leader = self.crew.leader()
+        leader = self.crew.leader(timeout=SOON)
         self.say(f"SIGTERM to {leader.name}: it ends what it has going, then gives the Lease back")
         self.hand_over("SIGTERM", leader, leader.terminate)
 
     def hand_over(self, what: str, leader: Controller, act: Callable[[], None]) -> None:
         began = time.monotonic()
         act()
-        successor = self.crew.leader(other_than=leader.name, timeout=60)
+        successor = self.crew.leader(other_than=leader.name, timeout=SOON)
         took = time.monotonic() - began
         self.hand_overs.append(HandOver(what=what, before=leader.name, after=successor.name, seconds=took))
         self.say(f"{successor.name} leads, {took:.1f} s later")
@@ -102,7 +104,7 @@ class Story:
             self.crew.wait(
                 lambda name=name: settled(self.job(name), self.crew.runs(name), last),
                 what=f"all ticks of {name} up to {last:%H:%M:%S} are settled",
-                timeout=30,
+                timeout=SOON,
             )
         self.say("all that was due is settled")
         return [page(self.job(name), self.crew.runs(name), self.backend.received(f"/{name}"), last) for name in JOBS]
@@ -114,7 +116,7 @@ class Story:
 
 def _ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
             return bool(answer.status == 200)
-    except (urllib.error.URLError, TimeoutError):
+    except (OSError, HTTPException):
         return False

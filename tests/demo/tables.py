@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.demo.books import Page
+from tests.demo.books import COUNTED, Page
 from tests.demo.rows import Rows
 from tests.demo.story import HandOver
 
@@ -12,6 +12,7 @@ MEANINGS = {
     "Missed": "due while nobody led, and missedRunPolicy lets it go",
     "TooManyMissed": "due while nobody led, and more than maxMissedRuns",
     "Blocked": "an earlier run was not over (concurrencyPolicy: Forbid)",
+    COUNTED: "there was a reason, which has made room for later ones in status.recent, and is in status.counters",
     "OutcomeUnknown": "recorded by the leader that was killed; whether it was sent is not known",
 }
 

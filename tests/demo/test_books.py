@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from soloist.domain.books import RECENT
 from soloist.domain.instants import stamp
 from tests.cluster.backend import Received
 from tests.demo.books import page, settled
@@ -67,6 +68,17 @@ def test_a_run_that_nobody_knows_the_outcome_of_says_so() -> None:
     unknown = a_run(3, phase="Unknown", reason="OutcomeUnknown")
     made = page(a_job(), [unknown], [received(1), received(2), received(4)], LAST)
     assert made.gaps == {"OutcomeUnknown": 1}
+
+
+def test_a_reason_that_made_room_for_later_ones_is_in_the_counters_and_explains_no_more_ticks_than_those_have() -> None:
+    later = (
+        {"result": "Missed", "first": stamp(tick(n)), "last": stamp(tick(n)), "count": 1} for n in range(4, 4 + RECENT)
+    )
+    job, requests = a_job(recent=tuple(later), watermark=3 + RECENT), [received(1)]
+    job["status"]["counters"] = {"launched": 1, "succeeded": 1, "skipped": RECENT + 2}
+    assert page(job, [], requests, LAST).gaps == {"Counted": 2, "Missed": 1}
+    job["status"]["counters"]["skipped"] = RECENT + 1
+    assert len(page(job, [], requests, LAST).lost) == 1
 
 
 def test_open_runs_and_undecided_ticks_are_waited_for() -> None:
