@@ -65,7 +65,7 @@ class PgBouncer:
 
     def start(self) -> None:
         self.pooler.start()
-        until(self.answers, what="PgBouncer takes connections", timeout=20, needs=[self.pooler])
+        until(self.answers, what="PgBouncer takes connections", timeout=90, needs=[self.pooler])
 
     def answers(self) -> bool:
         try:
@@ -86,7 +86,7 @@ class PgBouncer:
 
     def connect(self, database: str = "postgres", user: str = "postgres", **options: Any) -> psycopg.Connection[Any]:
         """As a client behind such a pooler has to: nothing is prepared."""
-        settings = {"autocommit": True, "prepare_threshold": None, "connect_timeout": 10, **options}
+        settings = {"autocommit": True, "prepare_threshold": None, "connect_timeout": 60, **options}
         return psycopg.connect(self.dsn(database, user), **settings)
 
     def __enter__(self) -> Self:

@@ -30,7 +30,7 @@ from tests.postgres.programs import postgres_programs
 PREFIX = "soloist-postgres-"
 STOPS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 SETTINGS = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "max_connections": "200"}
-START_TIMEOUT = 60.0
+START_TIMEOUT = 180.0
 
 
 class Postgres:
@@ -118,11 +118,12 @@ class Postgres:
 
     def pause(self) -> None:
         """Every process of it stands still; its connections stay open and say nothing."""
-        for pid in self.processes():
+        os.kill(self.postmaster.pid, signal.SIGSTOP)  # which takes leave of nobody from now on
+        for pid in self.processes()[1:]:
             os.kill(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        for pid in self.processes():
+        for pid in reversed(self.processes()):
             os.kill(pid, signal.SIGCONT)
 
     def processes(self) -> list[int]:
@@ -159,7 +160,7 @@ class Postgres:
 
     def connect(self, database: str = "postgres", user: str = "postgres", **options: Any) -> psycopg.Connection[Any]:
         """Autocommit unless asked otherwise."""
-        return psycopg.connect(self.dsn(database, user), **{"autocommit": True, "connect_timeout": 10, **options})
+        return psycopg.connect(self.dsn(database, user), **{"autocommit": True, "connect_timeout": 60, **options})
 
     def create_database(self, name: str, *, template: str = "template1", owner: str = "postgres") -> Database:
         self._execute("CREATE DATABASE {} TEMPLATE {} OWNER {}", name, template, owner)

@@ -58,7 +58,7 @@ def test_a_paused_server_says_nothing_and_goes_on_where_it_was(fresh_postgres: C
 def test_nothing_of_a_run_that_was_killed_is_left(postgres: Postgres) -> None:
     said = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False).stdout.split()
     pid, folder = int(said[0]), Path(said[1])
-    until(lambda: not born(pid), what="the server of the killed run is gone", timeout=20)
+    until(lambda: not born(pid), what="the server of the killed run is gone", timeout=90)
     again = make_folder()
     assert not folder.exists()
     shutil.rmtree(again)
