@@ -186,7 +186,7 @@ def invoices(
             pods[name].app = backends[name].child
             stack.callback(pods[name].stop)
         service = stack.enter_context(Service([each.port for each in backends.values()]))
-        places = {**QUICKER, "http://backend/internal": f"{service.url}/internal", **(put or {})}
+        places = {**QUICKER, "http://backend.default.svc/internal": f"{service.url}/internal", **(put or {})}
         reader = Reader("invoices", folder, namespace, put=places, **env)
         yield Stage(folder, database, receiver, bank, service, reader, backends, pods)
 

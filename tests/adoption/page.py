@@ -4,7 +4,7 @@ A step is a heading ``## 3. Apply it suspended``; its commands are the blocks th
 (yaml, sql, js, diff) are shown and not run. The reader stands in a folder that has ``manifests/`` in it, and puts own addresses
 and times in place of those of the files before the first step: ``put`` names each text and what stands in its place.
 
-    reader = Reader("invoices", tmp_path, namespace, put={"http://backend": backend.url}, DATABASE_URL=dsn)
+    reader = Reader("invoices", tmp_path, namespace, put={"http://backend.default.svc": backend.url}, DATABASE_URL=dsn)
     reader.do(1)                  # what its commands printed; a command that fails fails the test with all of it
     reader.do(3, only="check")    # those of its commands in which that word stands
 """

@@ -82,7 +82,7 @@ def _site(road: str, cluster: ControlPlane, folder: Path, stack: ExitStack, redi
         "@every 5m": "@every 2s",
         "timeoutSeconds: 270": "timeoutSeconds: 3",
         "value: 300s": "value: 2s",
-        "http://backend:8080": service.url,
+        "http://backend.default.svc:8080": service.url,
         "redis://redis:6379": f"{redis}/{ROADS.index(road)}",
         "http://hooks:8080": receiver.url(f"/{road}"),
     }
