@@ -192,6 +192,17 @@ ERRORS = {
         "Grants",
         'GRANT SELECT ("payload"), UPDATE ("error") ON "app"."Delivery" TO "worker";',
     ),
+    "no right to columns that hold claims, of which one is only written": (
+        having(
+            *(
+                column(name, base, readable=False, writable=False)
+                for name, base in (("lost", "int4"), ("worker", "text"))
+            )
+        ),
+        INLINE,
+        "Grants",
+        'GRANT SELECT ("lost"), UPDATE ("lost", "worker") ON "app"."Delivery" TO "worker";',
+    ),
     "no right to lock, where nothing is written": (
         replace(GOOD, columns={name: replace(made, writable=False) for name, made in GOOD.columns.items()}),
         HANDLER,
