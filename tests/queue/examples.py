@@ -31,7 +31,7 @@ OLDEST_NODE = 20
 def run(argv: list[str], dsn: str, **env: str) -> str:
     """What it printed; a failure has all of it."""
     variables = {**os.environ, "DATABASE_URL": dsn, "PGSSLMODE": "disable", **env}
-    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 

@@ -34,7 +34,7 @@ def slot(pod: Pod) -> str:
         code, said = pod.ask("/sweep/ticks?every=1s", "POST")
         return str(said["slot"]) if code == 200 else ""
 
-    return until(granted, what=f"{pod.name} is granted a slot", timeout=60)
+    return until(granted, what=f"{pod.name} is granted a slot", timeout=120)
 
 
 def test_replicas_share_a_lease_in_a_row_and_its_slots_survive_a_hand_over(pods: list[Pod]) -> None:
@@ -50,9 +50,9 @@ def test_replicas_share_a_lease_in_a_row_and_its_slots_survive_a_hand_over(pods:
     until(
         lambda: second.ask("/sweep/ticks")[1]["timers"]["1s"]["last"] == slots[-1],
         what="the last one is shown, with the next reading",
-        timeout=60,
+        timeout=120,
     )
-    until(lambda: not first.sidecar.alive(), what="the first has ended, for whoever runs it to see", timeout=60)
+    until(lambda: not first.sidecar.alive(), what="the first has ended, for whoever runs it to see", timeout=120)
     first.sidecar.start()
-    until(lambda: first.ask("/sweep")[0] == 409, what="the first is a candidate again", timeout=60)
+    until(lambda: first.ask("/sweep")[0] == 409, what="the first is a candidate again", timeout=120)
     assert first.ask("/sweep/ticks?every=1s", "POST")[1]["reason"] == "NotHolder"

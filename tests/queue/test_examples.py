@@ -74,7 +74,7 @@ def test_the_first_queue_of_the_page_is_worked_by_a_worker_without_a_cluster(cre
     (request,) = crew.backend.wait(1)
     assert (request.method, request.path, json.loads(request.body)) == ("POST", "/emails", {"order": 17})
     assert request.header("Soloist-Attempt") == "1"
-    until(lambda: crew.left("emails") == 0, what="the row is gone", timeout=20)
+    until(lambda: crew.left("emails") == 0, what="the row is gone", timeout=90)
     checked = run([*ENTRY[:-1], "queue", "check", "emails", "-f", str(crew.manifest)], "")
     assert "Nothing stops the queue." in checked
 
@@ -174,9 +174,9 @@ def test_python_works_rows_until_sigterm(shop: Database, tmp_path: Path) -> None
     env = {**examples.os.environ, "DATABASE_URL": shop.dsn("shop_worker")}
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
-            until(lambda: payloads(shop) == [], what="every row is worked", timeout=30)
+            until(lambda: payloads(shop) == [], what="every row is worked", timeout=90)
             process.send_signal(signal.SIGTERM)
-            said, _ = process.communicate(timeout=30)
+            said, _ = process.communicate(timeout=90)
         finally:
             process.kill()
     assert process.returncode == 0

@@ -19,7 +19,7 @@ from tests.postgres.server import Database, Postgres
 from tests.queue.databases import opened
 from tests.queue.rows import Connection, enqueue, scalar
 
-SOON = 30.0
+SOON = 90.0
 
 
 class Ear:
@@ -214,7 +214,7 @@ def test_a_server_that_stands_still_is_given_up(
         async with listening(database.dsn(), "a") as (a,):
             server.pause()
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(SOON):
                     while not a.told:
                         await asyncio.sleep(0.05)
             finally:

@@ -182,7 +182,7 @@ def test_a_crash_of_the_server_loses_and_doubles_no_letter(fresh_postgres: Calla
         tasks = [asyncio.create_task(back_and_forth(database)) for _ in range(3)]
         for _ in range(2):
             moved = await asyncio.to_thread(attempts, place)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while await asyncio.to_thread(attempts, place) < moved + 500:
                     await asyncio.sleep(0.01)
             await asyncio.to_thread(server.restart, "immediate")

@@ -18,7 +18,8 @@ from tests.postgres.server import Database, Postgres
 from tests.queue.drainer import TABLES
 from tests.queue.rows import Connection, scalar
 
-LEASE = "1 s"
+SHORT, STEADY = "1 s", "10 min"
+"""Leases: one that ends while a process is frozen, and one that no busy machine lets end."""
 Start = Callable[..., Child]
 
 
@@ -27,7 +28,7 @@ def drainers(tmp_path: Path) -> Iterator[Start]:
     started: list[Child] = []
 
     def start(dsn: str, batch: int = 50, **more: Any) -> Child:
-        settings = {"dsn": dsn, "name": f"w{len(started)}", "batch": batch, "lease": LEASE, **more}
+        settings = {"dsn": dsn, "name": f"w{len(started)}", "batch": batch, "lease": SHORT, **more}
         argv = [sys.executable, "-m", "tests.queue.drainer", json.dumps(settings)]
         started.append(Child(settings["name"], argv, log=tmp_path / f"{settings['name']}.log"))
         started[-1].start()
@@ -77,13 +78,13 @@ def audit(database: Database, count: int) -> None:
         assert scalar(connection, falling) == 0
 
 
-def wait_for_all(children: list[Child], seconds: float = 90) -> None:
+def wait_for_all(children: list[Child], seconds: float = 240) -> None:
     until(lambda: all(gone(child) for child in children), what="the workers find nothing left", timeout=seconds)
 
 
 def test_four_processes_share_ten_thousand_rows(queue_database: Database, drainers: Start) -> None:
     fill(queue_database, 10_000)
-    wait_for_all([drainers(queue_database.dsn()) for _ in range(4)])
+    wait_for_all([drainers(queue_database.dsn(), lease=STEADY) for _ in range(4)])
     audit(queue_database, 10_000)
     with queue_database.connect() as connection:
         assert scalar(connection, "SELECT count(*) FROM received") == 10_000, (
@@ -100,7 +101,7 @@ def test_one_process_does_the_same(queue_database: Database, drainers: Start) ->
 def test_a_process_frozen_past_its_lease_writes_nothing_on_waking(queue_database: Database, drainers: Start) -> None:
     fill(queue_database, 1000)
     frozen = drainers(queue_database.dsn(), stop_after=3)
-    until(lambda: standing_still(frozen), what="it stands still", timeout=60)
+    until(lambda: standing_still(frozen), what="it stands still", timeout=120)
     wait_for_all([drainers(queue_database.dsn())])
     frozen.resume()
     wait_for_all([frozen])
@@ -117,16 +118,16 @@ def test_a_killed_and_a_cut_off_process_and_a_crashed_server_lose_and_double_not
     migrate(database.dsn())
     fill(database, 10_000)
     with TcpProxy(server.port) as proxy:
-        killed = drainers(database.dsn(), kill_after=3)
+        killed = drainers(database.dsn(), kill_after=3, lease="10 s")
         cut_off = drainers(database.dsn(port=proxy.port), batch=20)
         steady = drainers(database.dsn(), batch=20)
         with database.connect() as connection:
-            until(lambda: gone(killed), what="one is dead", timeout=60)
-            until(lambda: received(connection, "w1") > 100, what="the one behind the proxy is at it", timeout=60)
+            until(lambda: gone(killed), what="one is dead", timeout=120)
+            until(lambda: received(connection, "w1") > 100, what="the one behind the proxy is at it", timeout=120)
             # What it sends takes effect and it never hears of it: it cannot know whether its COMMIT came through.
             proxy.hold_replies()
             here = finished(connection)
-            until(lambda: finished(connection) > here + 100, what="the other goes on", timeout=60)
+            until(lambda: finished(connection) > here + 100, what="the other goes on", timeout=120)
             proxy.cut()
             proxy.forward()
         server.restart("immediate")
@@ -149,7 +150,7 @@ def test_processes_behind_a_transaction_pooler_that_is_killed_once_do_the_same(
     fill(queue_database, 3000)
     with PgBouncer(postgres) as pooler, queue_database.connect() as connection:
         children = [drainers(pooler.dsn(queue_database.name), batch=20) for _ in range(2)]
-        until(lambda: finished(connection) > 200, what="they are at it", timeout=60)
+        until(lambda: finished(connection) > 200, what="they are at it", timeout=120)
         pooler.kill()
         pooler.start()
         wait_for_all(children)

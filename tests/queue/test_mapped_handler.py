@@ -132,10 +132,12 @@ def test_a_row_that_is_left_due_at_the_same_time_counts_as_failed_and_rests_in_t
     async def body(world: MappedWorld) -> None:
         (key,) = await world.add()
         claim = await one(world)
+        before = await world.now()
         assert await world.rows().settle([Done(claim=claim)]) == [STILL_DUE]
         assert await world.rows().claim(1) == [], "it waits for its next attempt"
-        rest = scalar(world.connection, "SELECT held_until - clock_timestamp() FROM soloist.claims")
-        assert timedelta(seconds=3) < rest < timedelta(seconds=6.1), "five seconds, give or take a fifth"
+        after, until = await world.now(), scalar(world.connection, "SELECT held_until FROM soloist.claims")
+        assert until - before > timedelta(seconds=3.9), "five seconds, give or take a fifth"
+        assert until - after < timedelta(seconds=6.1)
         world.connection.execute("UPDATE soloist.claims SET held_until = clock_timestamp()")
         again = await one(world)
         assert (again.row, again.due_key, again.attempt, again.tries) == (key, claim.due_key, 2, 2)

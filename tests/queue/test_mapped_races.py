@@ -84,7 +84,7 @@ def test_workers_whose_leases_end_all_the_time_neither_deadlock_nor_double_an_ou
                 said.update(verdicts)
 
         workers = [databases.opened(queue_database.dsn()) for _ in range(4)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await asyncio.gather(*(work(database, number) for number, database in enumerate(workers)))
         for worker in workers:
             await worker.close()
@@ -145,17 +145,17 @@ def test_an_outcome_that_meets_a_claim_deadlocks_only_in_the_other_order(
         blocker.execute("SELECT FROM soloist.claims FOR UPDATE")
         outcome = threading.Thread(target=run, args=("outcome", statement, values))
         outcome.start()
-        until(lambda: scalar(watcher, waiting, ("outcome",)) == 1, what="the outcome waits for the sidecar", timeout=30)
+        until(lambda: scalar(watcher, waiting, ("outcome",)) == 1, what="the outcome waits for the sidecar", timeout=90)
         other = threading.Thread(target=run, args=("claim", composed(claimed.shape).claims[0], claim))
         other.start()
         until(
             lambda: "claim" in said or scalar(watcher, waiting, ("claim",)) == 1,
             what="the claim is over, or waits",
-            timeout=30,
+            timeout=90,
         )
         blocker.rollback()
-        outcome.join(30)
-        other.join(30)
+        outcome.join(90)
+        other.join(90)
     deadlocked = [name for name, what in said.items() if isinstance(what, Exception)]
     if order == "the user's row first":
         assert deadlocked == []
@@ -192,7 +192,7 @@ def test_a_claim_that_saw_a_row_free_before_another_took_it_does_not_get_it(
 
 async def until_waiting(connection: Connection, count: int) -> None:
     query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tests' AND wait_event_type = 'Lock'"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while scalar(connection, query) < count:
             await asyncio.sleep(0.01)
 

@@ -160,15 +160,15 @@ def test_what_was_put_off_to_the_commit_is_done_before_it_and_may_refuse(
 
 
 def test_a_statement_has_as_long_as_the_run(queue_database: Database, notes: Connection) -> None:
-    failed = failure(queue_database, "SELECT pg_sleep(60)", timeout=0.3)
+    failed = failure(queue_database, "SELECT pg_sleep(60)", timeout=2.5)
     assert (failed.reason, failed.retryable) == ("StatementTimedOut", True)
-    assert "timeoutSeconds (0.3 s)" in failed.message
+    assert "timeoutSeconds (2.5 s)" in failed.message
 
 
 def test_a_wait_for_a_lock_is_told_as_one(queue_database: Database, notes: Connection) -> None:
     with queue_database.connect(autocommit=False) as other:
         other.execute("LOCK TABLE notes")
-        failed = failure(queue_database, NOTE, timeout=0.5)
+        failed = failure(queue_database, NOTE, timeout=3)
     assert "SQLSTATE 55P03" in failed.message
     assert failed.retryable
 
@@ -341,7 +341,7 @@ def test_a_url_that_changes_is_followed_and_the_former_database_let_go(
                 assert sessions(connection, own_queue_database.name) == 1
                 urls[0] = queue_database.dsn()
                 await leader.launch(NOTE, 1)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while sessions(connection, own_queue_database.name):
                         await asyncio.sleep(0.02)
 
@@ -370,7 +370,7 @@ def test_old_rows_are_pruned_now_and_then_and_their_runs_stay_done(queue_databas
         )
         async with leading(queue_database.dsn(), 2) as leader:
             await leader.launch(NOTE, 3)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while scalar(notes, "SELECT count(*) FROM soloist.job_runs") > 2:
                     await asyncio.sleep(0.02)
             again = await leader.launch(NOTE, 0)
@@ -413,11 +413,11 @@ def test_a_cancelled_transaction_leaves_nothing(queue_database: Database, notes:
         async with leading(queue_database.dsn()) as leader:
             slow = "WITH x AS (SELECT pg_sleep(60)) INSERT INTO notes (words) SELECT 'done' FROM x"
             task = asyncio.create_task(leader.launch(slow))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while "ledger" not in leader.stages:
                     await asyncio.sleep(0.01)
             task.cancel()
-            await asyncio.wait({task}, timeout=5)
+            await asyncio.wait({task}, timeout=60)
             assert task.cancelled()
             assert isinstance(await leader.launch(NOTE), Succeeded)
 

@@ -70,7 +70,7 @@ class Stage:
 
     def until_empty(self) -> None:
         rows = "SELECT count(*) FROM soloist.work_items"
-        until(lambda: self.crew.ask(rows) == 0, what="nothing is left", timeout=60)
+        until(lambda: self.crew.ask(rows) == 0, what="nothing is left", timeout=120)
 
 
 @pytest.fixture
@@ -86,12 +86,12 @@ def test_a_workqueue_is_worked_from_its_creation_to_its_deletion(stage: Stage) -
     stage.until_empty()
     path = stage.namespace.ours("workqueues", "q")
     stage.namespace.api.patch(path, {"spec": {"suspend": True}})
-    until(lambda: worker.metric("soloist_queue_open") == 0, what="it is suspended", timeout=20)
+    until(lambda: worker.metric("soloist_queue_open") == 0, what="it is suspended", timeout=90)
     stage.fill(5)
     stage.namespace.api.patch(path, {"spec": {"suspend": False}})
     stage.until_empty()
     stage.namespace.api.delete(path)
-    until(lambda: worker.metric("soloist_queue_open") == 0, what="it is worked no more", timeout=20)
+    until(lambda: worker.metric("soloist_queue_open") == 0, what="it is worked no more", timeout=90)
     assert len(stage.crew.backend.received("/q")) == 25
     assert worker.ask("/readyz")[0] == worker.ask("/healthz")[0] == 200
     worker.terminate()
@@ -104,7 +104,7 @@ def test_a_secret_that_comes_late_is_found(stage: Stage) -> None:
     stage.queue()
     stage.fill(3)
     worker = stage.start("w")
-    until(lambda: any("does not exist" in line["error"] for line in worker.said("error survived")), what="it says so", timeout=30)  # fmt: skip
+    until(lambda: any("does not exist" in line["error"] for line in worker.said("error survived")), what="it says so", timeout=90)  # fmt: skip
     stage.secret(stage.crew.database.dsn())
     stage.until_empty()
 
@@ -127,7 +127,7 @@ def test_a_worker_of_a_cluster_is_small_and_imports_neither_kopf_nor_the_asyncio
     stage.queue()
     env = {**os.environ, **stage.env("modules"), "SOLOIST_HEALTH_PORT": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", MODULES], env=env, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", MODULES], env=env, capture_output=True, text=True, timeout=180, check=True
     )
     modules = set(done.stdout.splitlines())
     assert {"soloist.adapters.postgres.managed", "soloist.adapters.kube.api"} <= modules
