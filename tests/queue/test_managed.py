@@ -58,10 +58,11 @@ def test_a_row_is_enqueued_if_and_only_if_its_transaction_commits(connection: Co
 def test_a_row_is_not_claimed_before_it_is_due(connection: Connection) -> None:
     due = scalar(connection, "SELECT now() + interval '0.3 s'")
     enqueue(connection, due_at=due)
+    (row,) = until(lambda: claim(connection), what="the row is due", timeout=60)
+    claimed_at = row.lease_until - timedelta(seconds=60)
+    assert claimed_at >= row.due_at == due
+    enqueue(connection, due_at=due + timedelta(hours=1))
     assert claim(connection) == []
-    (row,) = until(lambda: claim(connection), what="the row is due", timeout=10)
-    assert scalar(connection, "SELECT clock_timestamp() >= %s", (due,))
-    assert row.due_at == due
 
 
 def test_urgent_rows_come_first_and_then_the_longest_due(connection: Connection) -> None:
@@ -321,9 +322,16 @@ def test_a_reclaimed_row_keeps_its_attempt_and_gets_a_higher_fence(connection: C
 def test_a_row_is_not_reclaimed_before_its_lease_ends_and_then_at_once(connection: Connection) -> None:
     enqueue(connection)
     (first,) = claim(connection, lease="0.4 s")
-    (again,) = until(lambda: claim(connection), what="the lease is over", timeout=10)
+
+    def look() -> list[Claimed]:
+        now = scalar(connection, "SELECT clock_timestamp()")
+        rows = claim(connection)
+        assert rows or now < first.lease_until
+        return rows
+
+    (again,) = until(look, what="the lease is over", timeout=60)
     claimed_at = again.lease_until - timedelta(seconds=60)
-    assert timedelta() <= claimed_at - first.lease_until < timedelta(seconds=2)
+    assert claimed_at >= first.lease_until
 
 
 def test_an_outcome_ends_the_count_of_reclaims(connection: Connection) -> None:
@@ -331,7 +339,7 @@ def test_an_outcome_ends_the_count_of_reclaims(connection: Connection) -> None:
     for _ in range(3):
         claim(connection, lease="0.1 s")
         lapse(connection)
-    rows = until(lambda: claim(connection, lease="0.1 s"), what="it comes again", timeout=10)
+    rows = until(lambda: claim(connection, lease="0.1 s"), what="it comes again", timeout=60)
     assert rows[0].reclaims == 3
     fail(connection, rows, "0 s")
     (again,) = claim(connection)
@@ -383,7 +391,7 @@ def test_a_row_that_kills_its_workers_dies_and_those_claimed_with_it_live(connec
         done.update(outcome(connection, "complete", rows))
         return len(done) + len(items(connection, "dead_items")) == 21
 
-    until(work, what="every row is done or dead", timeout=30)
+    until(work, what="every row is done or dead", timeout=120)
     dead = {row["id"] for row in items(connection, "dead_items")}
     assert poison in dead
     assert len(done) >= 15
@@ -447,7 +455,7 @@ def test_two_that_retry_the_same_dead_row_bring_it_back_once(queue_database: Dat
             with second.pipeline():
                 answer = second.execute("SELECT soloist.retry_dead(%s)", (ids,))
                 waits = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
-                until(lambda: scalar(connection, waits, (pid,)), what="the second waits", timeout=10)
+                until(lambda: scalar(connection, waits, (pid,)), what="the second waits", timeout=60)
                 other.commit()
                 outcome(connection, "complete", claim(connection))
             assert answer.fetchall() == []
@@ -560,7 +568,7 @@ def test_two_psql_sessions_share_a_queue_without_meeting(queue_database: Databas
             f"BEGIN; INSERT INTO delivered VALUES ({row}, '{name}'); SELECT soloist.complete_or_raise({row}, {fence}); COMMIT;\n"
             for row, fence in rows
         )
-        session.communicate(statements, timeout=30)
+        session.communicate(statements, timeout=90)
     assert scalar(connection, "SELECT array_agg(n) FROM (SELECT count(*) AS n FROM delivered GROUP BY by) AS x") == [
         3,
         3,

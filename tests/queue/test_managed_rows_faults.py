@@ -42,9 +42,11 @@ class Log:
     verdicts: dict[int, tuple[Verdict, bool]] = field(default_factory=dict)
 
 
-async def work(database: Database, log: Log, *, decide: Callable[[Claim], Settled], pause: float = 0.0) -> None:
+async def work(
+    database: Database, log: Log, *, decide: Callable[[Claim], Settled], pause: float = 0.0, lease: float = 1.0
+) -> None:
     """Until nothing is left; what the database does not answer is asked again, with the same fences."""
-    queue = ManagedQueue(name="q", worker="w", lease=timedelta(seconds=1), max_reclaims=100)
+    queue = ManagedQueue(name="q", worker="w", lease=timedelta(seconds=lease), max_reclaims=100)
     rows = ManagedRows(database, queue, boottime=time.monotonic)
     while await again(lambda: database.fetch(LEFT)) != [(0,)]:
         claims = await again(lambda: rows.claim(5))
@@ -121,7 +123,7 @@ def test_nothing_is_lost_or_accepted_twice_while_connections_pooler_and_server_f
     async def body(proxy: TcpProxy, pooler: PgBouncer) -> None:
         dsns = [place.dsn(port=proxy.port), pooler.dsn(place.name), place.dsn()]
         databases = [opened(dsn, statement_timeout=5) for dsn in dsns]
-        async with asyncio.timeout(120), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(600), asyncio.TaskGroup() as group:
             # The others leave something to do until the last fault is through.
             for database, log, pause in zip(databases, logs, (0.0, 0.02, 0.02), strict=True):
                 group.create_task(work(database, log, decide=done, pause=pause))
@@ -181,9 +183,9 @@ def test_rows_that_fail_once_are_each_accepted_once_by_many_workers(own_queue_da
 
     async def body() -> None:
         databases = [opened(own_queue_database.dsn()) for _ in logs]
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(300), asyncio.TaskGroup() as group:
             for database, log in zip(databases, logs, strict=True):
-                group.create_task(work(database, log, decide=fails_once))
+                group.create_task(work(database, log, decide=fails_once, lease=600))
         for database in databases:
             await database.close()
 

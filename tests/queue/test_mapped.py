@@ -39,7 +39,7 @@ async def one(world: MappedWorld, **more: Any) -> Claim:
 def near(text: str | None, moment: datetime) -> bool:
     """A timestamp(3) without zone that holds UTC, within what the rounding and a slow machine make of it."""
     assert text is not None
-    return abs(datetime.fromisoformat(text).replace(tzinfo=UTC) - moment) < timedelta(seconds=5)
+    return abs(datetime.fromisoformat(text).replace(tzinfo=UTC) - moment) < timedelta(minutes=5)
 
 
 # Columns
@@ -374,7 +374,7 @@ def test_a_row_that_killed_its_workers_twice_is_kept_for_longer_than_its_lease(r
             assert claim.reclaims == reclaims
             held = scalar(world.connection, "SELECT held_until - clock_timestamp() FROM soloist.claims")
             most = MINUTE * (1 + max(0, reclaims - 1))
-            assert MINUTE * 0.9 < held <= most
+            assert MINUTE * 0.2 < held - (most - MINUTE) <= MINUTE
             await world.lapse()
 
     run("prisma", body)
@@ -508,11 +508,11 @@ def test_a_table_that_knows_neither_due_time_nor_attempts_is_worked(run: Run) ->
         outcomes: list[Settled] = [
             Done(claim=claims[done]),
             Failed(claim=claims[dead], error="410", retry_in=None),
-            Failed(claim=claims[rested], error="503", retry_in=timedelta(milliseconds=300)),
+            Failed(claim=claims[rested], error="503", retry_in=HOUR),
         ]
         assert await rows.settle(outcomes) == [ACCEPTED] * 3
         assert await rows.claim(5) == [], "it rests"
-        await world.reach(await world.now() + timedelta(milliseconds=300))
+        world.connection.execute("UPDATE soloist.claims SET held_until = held_until - interval '1 hour'")
         (again,) = await rows.claim(5)
         assert (again.row, again.attempt) == (rested, 2)
         await rows.settle([Done(claim=again)])
