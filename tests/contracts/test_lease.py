@@ -20,7 +20,7 @@ from soloist.loops.election_ports import LeaseApi
 from tests.fake_lease import FakeLease
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-WAIT = 5.0
+WAIT = 30.0
 
 
 @pytest.fixture(params=["memory", "row", pytest.param("real", marks=pytest.mark.cluster)])
@@ -56,7 +56,7 @@ def test_a_lease_that_is_not_there_is_read_as_absent_with_the_servers_time(lease
     answer = lease[0].read(timeout=WAIT)
     assert answer.lease is None
     assert answer.server_time is not None
-    assert abs(answer.server_time - datetime.now(UTC)) < timedelta(seconds=30)
+    assert abs(answer.server_time - datetime.now(UTC)) < timedelta(minutes=5)
 
 
 def test_what_was_written_is_read_back_to_the_microsecond(lease: tuple[LeaseApi, str, str]) -> None:

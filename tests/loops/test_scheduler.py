@@ -18,6 +18,7 @@ from soloist.loops.cache import Cache
 from soloist.loops.scheduler import Pace, Scheduler
 from soloist.ports import Refused
 from tests.fakes.store import FakeStore
+from tests.loops.virtual_time import run
 
 NOW = datetime(2026, 3, 2, 12, 0, 0, tzinfo=UTC)
 SPEC = {"schedule": "@every 1s", "http": {"url": "http://backend/"}, "missedRunPolicy": "RunAll"}
@@ -130,14 +131,14 @@ class Stage:
 
 
 def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run the scene, with whatever loops it started ended after it."""
+    """Run the scene in virtual time, with whatever loops it started ended after it."""
 
     async def whole() -> None:
         await scene()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
 
-    asyncio.run(whole())
+    run(whole())
 
 
 def begin(stage: Stage) -> None:
