@@ -10,7 +10,8 @@ import pytest
 
 from soloist.domain.actions import Order, Outcome, SqlAction, Succeeded, ledger_of
 from soloist.domain.errors import PermanentError, TransientError
-from tests.loops.test_scheduler import FakeLauncher, Stage, begin, play
+from tests.fakes.launcher import FakeLauncher
+from tests.loops.test_scheduler import Stage, begin, play
 
 DATABASE = {"secretName": "first", "key": "uri"}
 SPEC = {

@@ -11,7 +11,8 @@ from soloist.domain import protocol
 from soloist.domain.errors import TransientError
 from soloist.domain.steps import Launch, WriteRun
 from soloist.domain.view import View
-from tests.loops.test_scheduler import SPEC, FakeLauncher, Stage, begin, play
+from tests.fakes.launcher import FakeLauncher
+from tests.loops.test_scheduler import SPEC, Stage, begin, play
 
 MANY = 60
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from soloist.domain import status
-from soloist.domain.actions import FailedKnown, Order, Outcome, Succeeded
+from soloist.domain.actions import FailedKnown
 from soloist.domain.errors import TransientError
 from soloist.domain.instants import parse_time
 from soloist.domain.runs import Job
@@ -17,6 +17,7 @@ from soloist.domain.term import Term
 from soloist.loops.cache import Cache
 from soloist.loops.scheduler import Pace, Scheduler
 from soloist.ports import Refused
+from tests.fakes.launcher import FakeLauncher
 from tests.fakes.store import FakeStore
 from tests.loops.virtual_time import run
 
@@ -32,30 +33,6 @@ class TickingClock:
 
     def boottime(self) -> float:
         return asyncio.get_running_loop().time() - self.start
-
-
-@dataclass
-class FakeLauncher:
-    """Notes what is launched; ``until`` holds each launch until it is set."""
-
-    outcome: Outcome = field(default_factory=Succeeded)
-    launched: list[Order] = field(default_factory=list)
-    until: asyncio.Event | None = None
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def prepare(self, order: Order) -> None: ...
-
-    async def stop(self, order: Order) -> None: ...
-
-    async def found(self, order: Order) -> Outcome | None:
-        return None
-
-    async def launch(self, order: Order) -> Outcome:
-        self.launched.append(order)
-        self.arrived.set()
-        if self.until is not None:
-            await self.until.wait()
-        return self.outcome
 
 
 @dataclass
