@@ -279,9 +279,13 @@ LOST = {
 }
 
 
+HANGING = timedelta(seconds=2)
+"""Until a receiver that says nothing is given up: not so soon that nothing was sent by then."""
+
+
 @pytest.mark.parametrize("lost", LOST)
 def test_an_outcome_that_nobody_knows_is_tried_again_and_sent_once_for_now(lost: str) -> None:
-    outcome, receiver = asyncio.run(meet(LOST[lost], timeout=timedelta(seconds=0.3)))
+    outcome, receiver = asyncio.run(meet(LOST[lost], timeout=HANGING))
     assert failed(outcome).retry_in == FIRST
     assert len(receiver.requests) == 1
 
@@ -289,7 +293,7 @@ def test_an_outcome_that_nobody_knows_is_tried_again_and_sent_once_for_now(lost:
 @pytest.mark.parametrize("lost", LOST)
 def test_an_outcome_that_nobody_knows_is_parked_where_the_queue_holds(lost: str) -> None:
     hold = {"after_crash": AfterCrash.HOLD}
-    outcome, receiver = asyncio.run(meet(LOST[lost], timeout=timedelta(seconds=0.3), changed=hold))
+    outcome, receiver = asyncio.run(meet(LOST[lost], timeout=HANGING, changed=hold))
     assert isinstance(outcome, Parked)
     assert len(receiver.requests) == 1
 
@@ -321,7 +325,7 @@ def test_what_was_certainly_not_sent_is_tried_again_also_where_the_queue_holds()
 @pytest.mark.parametrize("ending", [then_resets, then_hangs])
 def test_once_there_is_a_status_the_body_decides_nothing(ending: Callable[[bytes], Script]) -> None:
     part = ending(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npartial")
-    outcome, _ = asyncio.run(meet(part, timeout=timedelta(seconds=0.3)))
+    outcome, _ = asyncio.run(meet(part, timeout=HANGING))
     assert isinstance(outcome, Done)
 
 
@@ -450,7 +454,7 @@ def test_a_deliverer_is_made_for_http_only_and_with_a_find_exactly_where_it_look
 # Endpoints that are away or gone
 
 
-def by_url(bench: Bench, *, seconds: float = 0.3) -> HttpDeliverer:
+def by_url(bench: Bench, *, seconds: float = 30) -> HttpDeliverer:
     return bench.deliverer(HttpDelivery(target=UrlColumn(column="url"), timeout=timedelta(seconds=seconds)))
 
 
@@ -470,7 +474,7 @@ def test_an_endpoint_that_is_away_is_left_alone_and_its_rows_use_no_attempts(awa
             await script[0](reader, writer)
 
         async with Receiver(answers) as receiver, Receiver(says(OK)) as other, Bench(rules=QUICK).open() as bench:
-            deliverer = by_url(bench)
+            deliverer = by_url(bench, seconds=HANGING.total_seconds())
             for _ in range(3):
                 assert isinstance(await deliverer.deliver(to(receiver)), Failed)
             back = await deliverer.deliver(to(receiver))
@@ -510,7 +514,7 @@ class Door:
         bench.boottime = 5.0
         self.keeps = True
         probe = asyncio.create_task(deliverer.deliver(row))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.arrived.wait()
         return probe
 
@@ -632,7 +636,7 @@ def test_an_abandoned_delivery_closes_its_connection() -> None:
 
         async with Receiver(watch) as receiver, Bench().open() as bench:
             task = asyncio.create_task(bench.deliverer(fixed(receiver)).deliver(CLAIM))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await arrived.wait()
                 task.cancel()
                 await closed.wait()

@@ -187,7 +187,7 @@ def test_answers_to_nothing_are_not_kept_however_many_come() -> None:
         async with Receiver(script) as receiver, Bench().open() as bench:
             assert isinstance(await bench.deliverer(fixed(receiver)).deliver(CLAIM), Done)
             with pytest.raises(ConnectionError):
-                await asyncio.wait_for(floods(theirs[0]), 20)
+                await asyncio.wait_for(floods(theirs[0]), 60)
 
     asyncio.run(attempt())
 
@@ -253,13 +253,13 @@ def test_a_receiver_that_reads_no_body_uses_up_no_sockets(
     async def attempt() -> None:
         async with reads_only_the_head(reply) as (url, theirs), Bench().open() as bench:
             before = sockets()
-            timeout = timedelta(seconds=5 if reply else 0.5)
+            timeout = timedelta(seconds=30 if reply else 2)
             deliverer = bench.deliverer(HttpDelivery(target=FixedUrl(url=url), timeout=timeout))
             for number in range(1, 4):
                 outcome = await deliverer.deliver(LARGE)
                 assert isinstance(outcome, Done) is done
                 assert len(theirs) == number, "what is half sent is not used again"
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while sockets() != before + len(theirs):
                     await asyncio.sleep(0.02)
 
@@ -272,7 +272,7 @@ def test_who_answers_early_may_still_read_all_of_the_body() -> None:
             assert isinstance(await bench.deliverer(HttpDelivery(target=FixedUrl(url=url))).deliver(LARGE), Done)
             reader, writer = theirs[0]
             writer.transport.resume_reading()  # type: ignore[attr-defined]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 assert (await reader.read()).endswith(b'xxx"')
 
     asyncio.run(attempt())

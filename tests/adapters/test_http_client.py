@@ -38,7 +38,7 @@ TOKEN = KeyRef(kind="Secret", name="backend", key="token")
 CA = KeyRef(kind="ConfigMap", name="ca", key="ca.crt")
 
 
-def order(url: str, *, seconds: float = 5, attempt: int = 1, **action: Any) -> Order:
+def order(url: str, *, seconds: float = 30, attempt: int = 1, **action: Any) -> Order:
     return Order(
         namespace="shop",
         job_name="overdue",
@@ -171,8 +171,8 @@ def test_a_server_that_closes_politely_without_an_answer_is_asked_once_too(metho
 
 @pytest.mark.parametrize("reply", [b"", b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"])
 def test_no_answer_in_time_is_unknown(reply: bytes) -> None:
-    outcome, receiver = asyncio.run(meet(then_hangs(reply), seconds=0.2))
-    assert outcome == UnknownOutcome(reason="TimedOut", message="The request was sent and no answer came within 0.2 s.")
+    outcome, receiver = asyncio.run(meet(then_hangs(reply), seconds=2))
+    assert outcome == UnknownOutcome(reason="TimedOut", message="The request was sent and no answer came within 2 s.")
     assert len(receiver.requests) == 1
 
 
@@ -181,11 +181,11 @@ PART = b"\r\nContent-Length: 100\r\n\r\npartial"
 
 @pytest.mark.parametrize("ending", [then_resets, then_hangs])
 def test_once_there_is_a_status_the_body_decides_nothing(ending: Callable[[bytes], Script]) -> None:
-    good, _ = asyncio.run(meet(ending(b"HTTP/1.1 200 OK" + PART), seconds=0.3))
+    good, _ = asyncio.run(meet(ending(b"HTTP/1.1 200 OK" + PART), seconds=2))
     assert isinstance(good, Succeeded)
     assert good.response is not None
     assert good.response.excerpt in {"partial", ""}  # a reset may discard what was not read yet
-    bad, _ = asyncio.run(meet(ending(b"HTTP/1.1 503 Busy" + PART), seconds=0.3))
+    bad, _ = asyncio.run(meet(ending(b"HTTP/1.1 503 Busy" + PART), seconds=2))
     assert isinstance(bad, FailedKnown)
     assert bad.retryable
 
@@ -198,9 +198,9 @@ def test_a_body_that_drips_ends_with_the_attempt() -> None:
             await asyncio.sleep(0.02)
 
     began = time.monotonic()
-    outcome, _ = asyncio.run(meet(drips, seconds=0.4))
+    outcome, _ = asyncio.run(meet(drips, seconds=2))
     assert isinstance(outcome, Succeeded)
-    assert 0.4 <= time.monotonic() - began < 2
+    assert 2 <= time.monotonic() - began < 20, "it would go on for ever"
 
 
 def test_headers_that_drip_end_with_the_attempt() -> None:
@@ -209,7 +209,7 @@ def test_headers_that_drip_end_with_the_attempt() -> None:
             writer.write(bytes([byte]))
             await asyncio.sleep(0.02)
 
-    outcome, _ = asyncio.run(meet(drips, seconds=0.4))
+    outcome, _ = asyncio.run(meet(drips, seconds=2))
     assert isinstance(outcome, UnknownOutcome)
 
 
@@ -272,9 +272,9 @@ def test_a_connection_that_is_not_accepted_in_time_is_a_known_failure() -> None:
             async with launching(limits=HttpLimits(connect_timeout=connect)) as launcher:
                 return await launcher.launch(order(f"http://127.0.0.1:{port}/", seconds=seconds))
 
-    whole = asyncio.run(attempt(0.3, 10))
+    whole = asyncio.run(attempt(0.3, 60))
     assert (whole.reason, whole.retryable) == ("NotSentInTime", True)
-    connect = asyncio.run(attempt(10, 0.3))
+    connect = asyncio.run(attempt(60, 0.3))
     assert (connect.reason, connect.retryable) == ("ConnectionFailed", True)
 
 
@@ -288,7 +288,7 @@ def test_an_attempt_that_waits_for_a_connection_has_sent_nothing() -> None:
 
         async with Receiver(holds) as receiver, launching(limits=HttpLimits(connections=1)) as launcher:
             first = asyncio.create_task(launcher.launch(order(receiver.url, seconds=60)))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await arrived.wait()
             second = await launcher.launch(order(receiver.url, seconds=0.1))
             first.cancel()
@@ -311,7 +311,7 @@ def test_an_abandoned_attempt_closes_its_connection() -> None:
 
         async with Receiver(watch) as receiver, launching() as launcher:
             task = asyncio.create_task(launcher.launch(order(receiver.url)))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await arrived.wait()
                 task.cancel()
                 await closed.wait()
@@ -329,7 +329,7 @@ def test_each_request_has_a_connection_of_its_own_unless_asked_otherwise() -> No
             return receiver.connections
 
     assert asyncio.run(count(0)) == 3
-    assert asyncio.run(count(5)) == 1
+    assert asyncio.run(count(60)) == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -343,9 +343,9 @@ def test_a_kept_connection_that_was_closed_meanwhile_is_replaced(method: str) ->
             assert await reader.read() == b""  # the client has seen the end and closed its side
             seen.set()
 
-        async with Receiver(answers_and_closes) as receiver, launching(limits=HttpLimits(keep_alive=5)) as launcher:
+        async with Receiver(answers_and_closes) as receiver, launching(limits=HttpLimits(keep_alive=60)) as launcher:
             assert isinstance(await launcher.launch(order(receiver.url, method=method)), Succeeded)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await seen.wait()
             assert isinstance(await launcher.launch(order(receiver.url, method=method)), Succeeded)
             assert (receiver.connections, len(receiver.requests)) == (2, 2)
@@ -366,7 +366,7 @@ def test_a_kept_connection_that_ends_on_the_next_request_is_unknown_and_not_sent
             else:
                 writer.close()
 
-        async with Receiver(answers_once) as receiver, launching(limits=HttpLimits(keep_alive=5)) as launcher:
+        async with Receiver(answers_once) as receiver, launching(limits=HttpLimits(keep_alive=60)) as launcher:
             assert isinstance(await launcher.launch(order(receiver.url, method=method)), Succeeded)
             outcome = await launcher.launch(order(receiver.url, method=method, attempt=2))
             assert isinstance(outcome, UnknownOutcome)
@@ -449,7 +449,7 @@ def test_a_name_server_that_never_answers_holds_up_its_own_attempt_only() -> Non
 
     def stuck(host: str, port: int, **_: object) -> list[Any]:
         if host == "stuck":
-            released.wait(10)
+            released.wait(60)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
     async def attempt() -> None:
@@ -664,7 +664,7 @@ def test_a_thousand_launches_at_once_look_the_name_up_once_and_all_arrive() -> N
         async with Receiver(says(OK)) as receiver, launching(lookup=lookup) as launcher:
             began = time.process_time()
             outcomes = await asyncio.gather(
-                *(launcher.launch(order(f"http://backend:{receiver.port}/", seconds=30)) for _ in range(1000))
+                *(launcher.launch(order(f"http://backend:{receiver.port}/", seconds=300)) for _ in range(1000))
             )
             took = time.process_time() - began
             assert all(isinstance(outcome, Succeeded) for outcome in outcomes)

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +35,7 @@ class NameServer:
             self.now += 1
             self.most = max(self.most, self.now)
         try:
-            if host.startswith("dead") and not self.woken.wait(60):
+            if host.startswith("dead") and not self.woken.wait(300):
                 raise socket.gaierror(socket.EAI_AGAIN, "nobody answers")
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", port))]
         finally:
@@ -45,28 +44,29 @@ class NameServer:
 
 
 def test_names_that_nobody_answers_for_give_their_places_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "PATIENCE", 0.1)
+    monkeypatch.setattr(lookups, "PATIENCE", 0.7)
 
     async def scene() -> None:
         server = NameServer()
         found = Lookups(server)
         stuck = [asyncio.create_task(found.of(name, 80, FAMILY)) for name in DEAD]
         await asyncio.sleep(0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await found.of("well.example", 80, FAMILY), "behind three times as many as there are places"
         assert not any(task.done() for task in stuck)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(found.slow) < len(DEAD):
                 await asyncio.sleep(0.01)
+        monkeypatch.setattr(lookups, "PATIENCE", 600.0)  # who takes a place now keeps it
         again = [asyncio.create_task(found.of(name, 81, FAMILY)) for name in DEAD]
-        began = time.monotonic()
-        async with asyncio.timeout(20):
+        await asyncio.sleep(0)
+        async with asyncio.timeout(40):
             for _ in range(50):
                 await found.of("well.example", 80, FAMILY)
-        assert time.monotonic() - began < 5, "names that are known to be slow take no place of the others"
+        assert not any(task.done() for task in again), "names that are known to be slow take no place of the others"
         assert server.most <= len(DEAD) + AT_ONCE + 1
         server.woken.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*stuck, *again)
         before = server.asked["dead-0.example"]
         await found.of("dead-0.example", 80, FAMILY)
@@ -83,7 +83,9 @@ def test_the_threads_are_bounded_and_every_place_comes_back(monkeypatch: pytest.
         server = NameServer()
         found = Lookups(server)
         stuck = [asyncio.create_task(found.of(name, 80, FAMILY)) for name in DEAD]
-        await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while server.most < AT_ONCE + 5:
+                await asyncio.sleep(0.01)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await found.of("well.example", 80, FAMILY)
@@ -91,7 +93,7 @@ def test_the_threads_are_bounded_and_every_place_comes_back(monkeypatch: pytest.
         for task in stuck[::2]:
             task.cancel()
         server.woken.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*stuck, return_exceptions=True)
             for _ in range(3 * AT_ONCE):
                 await found.of("well.example", 80, FAMILY)
@@ -122,4 +124,4 @@ asyncio.run(main())
 
 
 def test_a_process_that_goes_away_does_not_wait_for_the_name_server() -> None:
-    subprocess.run([sys.executable, "-c", ENDS], check=True, timeout=40)
+    subprocess.run([sys.executable, "-c", ENDS], check=True, timeout=50)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-DEADLINE = 10.0
+DEADLINE = 60.0
 PARENT = "import sys; from soloist.shells.supervisor import run; sys.exit(run(sys.argv[1:]))"
 PREAMBLE = """
 import json, os, signal, subprocess, sys, time

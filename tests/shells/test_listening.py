@@ -44,7 +44,7 @@ def test_a_port_that_is_in_use_is_a_sentence_and_no_traceback(which: str, taken:
     setting = which.split()[0]
     words = [word.format(kubeconfig=kubeconfig) for word in COMMANDS[which]]
     done = subprocess.run(
-        [*START, *words, f"--{setting}", str(taken)], capture_output=True, text=True, timeout=60, check=False
+        [*START, *words, f"--{setting}", str(taken)], capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 2, done.stderr
     sentence = f"Error: {setting} is {taken}, and 127.0.0.1 port {taken} cannot be listened on (Address already in use)"

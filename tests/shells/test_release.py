@@ -138,7 +138,7 @@ def test_a_server_that_never_answers_holds_up_neither_the_next_child_nor_the_end
     start: Start, server: LeaseServer
 ) -> None:
     never = threading.Event()
-    server.on_request = lambda _method: 500 if never.wait(60) else None
+    server.on_request = lambda _method: 500 if never.wait(300) else None
     parent = start(HOLDS.format(server=server.url) + "arm_dead_man(0.05)\n" + WAITS)
     parent.child(2)
     parent.wait_for("holds", 3)
@@ -155,12 +155,12 @@ def in_a_row(database: Database, *, nonce: str = "n1") -> RowLease:
         new_lease("ns", "soloist"), holder="pod/1", nonce=nonce, epoch=5, renew_time=datetime(2031, 1, 1, tzinfo=UTC),
         lease=10, ends={}, pod=None,
     )  # fmt: skip
-    lease.create(body, timeout=10)
+    lease.create(body, timeout=30)
     return lease
 
 
 def holds_a_row(lease: RowLease) -> str:
-    known = lease.read(timeout=10).lease
+    known = lease.read(timeout=30).lease
     assert known is not None
     facts = HOLDS.replace('{{"server": "{server}", "token": "open sesame"}}', json.dumps(dict(lease.facts)))
     return facts.replace("lease-uid", known["metadata"]["uid"]) + WAITS
@@ -172,7 +172,7 @@ def test_a_lease_in_a_row_is_released_too(start: Start, queue_database: Database
     kill_child(parent)
     assert parent.ended() == 137
     assert outcome(parent, "lease of the dead child")["outcome"] == "released"
-    left = lease.read(timeout=10).lease
+    left = lease.read(timeout=30).lease
     lease.close()
     assert left is not None
     assert parse(left).released
@@ -180,12 +180,12 @@ def test_a_lease_in_a_row_is_released_too(start: Start, queue_database: Database
 
 def test_a_row_that_names_another_is_left_alone(start: Start, queue_database: Database) -> None:
     lease = in_a_row(queue_database, nonce="n2")
-    before = lease.read(timeout=10).lease
+    before = lease.read(timeout=30).lease
     parent = start(holds_a_row(lease))
     kill_child(parent)
     parent.ended()
     assert outcome(parent, "lease of the dead child")["outcome"] == "not its own any more"
-    assert lease.read(timeout=10).lease == before
+    assert lease.read(timeout=30).lease == before
     lease.close()
 
 

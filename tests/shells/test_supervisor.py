@@ -43,7 +43,7 @@ def test_a_timer_that_is_armed_again_in_time_or_disarmed_kills_nobody(start: Sta
 
 
 def test_a_child_frozen_past_its_trust_dies_on_waking_before_it_does_anything(start: Start) -> None:
-    parent = start("arm_dead_man(0.3)\nsay('armed')\nwhile True: say('acts'); time.sleep(0.001)\n")
+    parent = start("arm_dead_man(3)\nsay('armed')\nwhile True: say('acts'); time.sleep(0.001)\n")
     parent.wait_for("armed")
     frozen = parent.child()
     os.kill(frozen, signal.SIGSTOP)

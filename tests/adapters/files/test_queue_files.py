@@ -44,6 +44,13 @@ def names(found: FoundQueues) -> list[str]:
     return sorted(map(str, found.valid))
 
 
+def put(file: Path, text: str) -> None:
+    """Whole, or not at all: it is looked at meanwhile."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    os.replace(new, file)
+
+
 class Following:
     """The files as a worker follows them; what it was told, and what was refused."""
 
@@ -53,7 +60,7 @@ class Following:
         self.files = QueueFiles([str(path) for path in paths], told=self.refused.append)
 
     async def until(self, probe: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not probe():
                 await asyncio.sleep(0.005)
 
@@ -137,10 +144,9 @@ def test_a_file_that_is_added_changed_replaced_or_removed_is_told_of(tmp_path: P
     async def body() -> None:
         (tmp_path / "a.yaml").write_text(queue("a"))
         async with Following(tmp_path) as it:
-            (tmp_path / "b.yaml").write_text(queue("b"))
+            put(tmp_path / "b.yaml", queue("b"))
             await it.until(lambda: it.told[-1] == ["shop/a", "shop/b"])
-            (tmp_path / "new").write_text(queue("c"))
-            os.replace(tmp_path / "new", tmp_path / "a.yaml")
+            put(tmp_path / "a.yaml", queue("c"))
             await it.until(lambda: it.told[-1] == ["shop/b", "shop/c"])
             (tmp_path / "a.yaml").unlink()
             await it.until(lambda: it.told[-1] == ["shop/b"])
@@ -156,7 +162,7 @@ def test_a_mistake_in_a_running_file_changes_nothing_and_is_told_once_until_it_i
         file = tmp_path / "a.yaml"
         file.write_text(queue("a") + "---" + SECRETS)
         async with Following(file) as it:
-            file.write_text("half: [a")
+            put(file, "half: [a")
             await it.until(lambda: it.refused)
             file.unlink()
             await it.until(lambda: len(it.refused) == 2)
@@ -165,7 +171,7 @@ def test_a_mistake_in_a_running_file_changes_nothing_and_is_told_once_until_it_i
             assert all("What was read before goes on to hold." in sentence for sentence in it.refused)
             sealed = await it.files.read_key("shop", KeyRef(kind="Secret", name="db", key="uri"))
             assert (it.told, sealed.reveal()) == ([["shop/a"]], "postgresql://plain")
-            file.write_text(queue("b"))
+            put(file, queue("b"))
             await it.until(lambda: it.told[-1] == ["shop/b"])
 
     asyncio.run(body())

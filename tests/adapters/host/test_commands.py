@@ -72,11 +72,11 @@ def test_what_failed_is_known_to_have_failed(command: tuple[str, ...], reason: s
 
 def test_what_is_not_over_in_time_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    ended = launch("sh", "-c", f"sleep 600 & echo $! $$ > {pids}; wait", timeout=2)
+    ended = launch("sh", "-c", f"sleep 600 & echo $! $$ > {pids}; wait", timeout=6)
     assert isinstance(ended, FailedKnown)
     assert ended.reason == "TimedOut"
     left = [int(pid) for pid in pids.read_text().split()]
-    until(lambda: not any(map(born, left)), what="the command and its child are gone", timeout=20)
+    until(lambda: not any(map(born, left)), what="the command and its child are gone", timeout=90)
 
 
 def test_a_command_is_over_when_it_ends_whatever_it_leaves_in_the_background(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_command_is_over_when_it_ends_whatever_it_leaves_in_the_background(tmp
     assert ended.response is not None
     assert ended.response.excerpt == "done\n"
     left = int(pids.read_text())
-    until(lambda: not born(left), what="its child is gone", timeout=20)
+    until(lambda: not born(left), what="its child is gone", timeout=90)
     try:
         ended = launch("sh", "-c", f"setsid sleep 600 & echo $! > {pids}; echo done")
         assert isinstance(ended, Succeeded), "one that has left the group is not waited for"

@@ -104,24 +104,24 @@ def test_a_statement_that_takes_too_long_is_ended_by_the_server(
     database: Place, pgbouncer: PgBouncer, road: str
 ) -> None:
     async def body(ours: Database) -> None:
-        error, took = await fails_after(10, ours.fetch(SLEEP, most_seconds=0.3))
+        error, took = await fails_after(25, ours.fetch(SLEEP, most_seconds=0.3))
         assert "took too long: canceling statement due to statement timeout" in str(error)
         assert not error.sent
-        assert took < 2
+        assert took < 15, "half of what the statement would take"
         assert await ours.fetch(b"SELECT 1") == [(1,)]
 
     with_database(database.dsn() if road == "directly" else pgbouncer.dsn(database.name), body)
-    until(lambda: count(database, "AND state = 'active'") == 0, what="nothing runs on", timeout=10)
+    until(lambda: count(database, "AND state = 'active'") == 0, what="nothing runs on", timeout=60)
 
 
 def test_a_server_that_falls_silent_is_given_up_and_used_again_when_it_speaks(database: Place) -> None:
     async def body(ours: Database, proxy: TcpProxy) -> None:
         await ours.fetch(b"SELECT 1")
         proxy.blackhole()
-        error, took = await fails_after(10, ours.fetch(b"SELECT 2", most_seconds=0.5))
+        error, took = await fails_after(60, ours.fetch(b"SELECT 2", most_seconds=0.5))
         assert "did not answer within 2.5 s" in str(error)
         assert error.sent
-        assert took < 5
+        assert took < 30, "it would say nothing for ever"
         proxy.forward()
         assert await ours.fetch(b"SELECT 3") == [(3,)]
 
@@ -131,10 +131,10 @@ def test_a_server_that_falls_silent_is_given_up_and_used_again_when_it_speaks(da
 
 def test_a_server_that_takes_connections_and_says_nothing_is_given_up(database: Place) -> None:
     async def body(ours: Database) -> None:
-        error, took = await fails_after(15, ours.fetch(b"SELECT 1"))
+        error, took = await fails_after(60, ours.fetch(b"SELECT 1"))
         assert "cannot be reached" in str(error)
         assert not error.sent
-        assert took < 8
+        assert took < 30, "it would say nothing for ever"
 
     with TcpProxy(database.server.port) as proxy:
         proxy.blackhole()
@@ -159,10 +159,10 @@ def test_a_renewal_does_not_wait_for_a_pool_that_is_used_up(database: Place) -> 
         busy = asyncio.create_task(ours.fetch(SLEEP))
         while count(database, "AND state = 'active'") == 0:
             await asyncio.sleep(0.01)
-        error, _ = await fails_after(10, ours.fetch(b"SELECT 1"))
-        assert "has no connection to spare: all 1 were in use for 0.2 s. Raise connection_limit" in str(error)
+        error, _ = await fails_after(60, ours.fetch(b"SELECT 1"))
+        assert "has no connection to spare: all 1 were in use for 3 s. Raise connection_limit" in str(error)
         assert not error.sent
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await ours.fetch(b"SELECT 2", renewal=True) == [(2,)]
         assert not busy.done()
         busy.cancel()
@@ -170,8 +170,8 @@ def test_a_renewal_does_not_wait_for_a_pool_that_is_used_up(database: Place) -> 
             await busy
         assert await ours.fetch(b"SELECT 3") == [(3,)]
 
-    with_database(f"{database.dsn()}?connection_limit=2", body, pool_timeout=0.2)
-    until(lambda: count(database) == 0, what="what was cancelled is gone", timeout=10)
+    with_database(f"{database.dsn()}?connection_limit=2", body, pool_timeout=3)
+    until(lambda: count(database) == 0, what="what was cancelled is gone", timeout=60)
 
 
 def test_where_the_url_allows_one_connection_a_renewal_waits_its_turn(database: Place) -> None:
@@ -186,19 +186,20 @@ def test_idle_connections_are_closed_after_a_while_and_old_ones_replaced(databas
     async def body(ours: Database) -> None:
         await asyncio.gather(*(ours.fetch(b"SELECT pg_sleep(0.05)") for _ in range(5)))
         assert count(database) == 5
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while count(database) > 1:
                 await ours.fetch(b"SELECT 1")
                 await asyncio.sleep(0.01)
 
-    with_database(database.dsn(), body, idle=0.2)
+    with_database(database.dsn(), body, idle=3)
 
     async def renewed(ours: Database) -> None:
         (first,) = await ours.fetch(b"SELECT pg_backend_pid()")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while await ours.fetch(b"SELECT pg_backend_pid()") == [first]:
                 await asyncio.sleep(0.01)
-        assert count(database) == 1
+            while count(database) > 1:
+                await asyncio.sleep(0.01)
 
     with_database(database.dsn(), renewed, lifetime=0.2)
 
@@ -207,7 +208,7 @@ def test_a_closed_database_gives_nobody_a_connection(database: Place) -> None:
     async def body() -> None:
         ours = opened(database.dsn())
         await ours.fetch(b"SELECT 1")
-        late = asyncio.create_task(ours.fetch(b"SELECT pg_sleep(0.2), 1"))
+        late = asyncio.create_task(ours.fetch(b"SELECT pg_sleep(3), 1"))
         while count(database, "AND state = 'active'") == 0:
             await asyncio.sleep(0.01)
         await ours.close()
@@ -216,7 +217,7 @@ def test_a_closed_database_gives_nobody_a_connection(database: Place) -> None:
         assert (await late)[0][1] == 1
 
     asyncio.run(body())
-    until(lambda: count(database) == 0, what="the last connection is closed", timeout=10)
+    until(lambda: count(database) == 0, what="the last connection is closed", timeout=60)
 
 
 def test_a_forked_process_leaves_its_parents_connections_alone(database: Place) -> None:
@@ -264,11 +265,11 @@ def test_a_database_that_is_down_says_so_at_once_and_stops_no_other(
         assert await ours.fetch(b"SELECT 1") == [(1,)]
         server.stop("immediate")
         for _ in range(3):
-            error, took = await fails_after(5, ours.fetch(b"SELECT 1"))
+            error, took = await fails_after(30, ours.fetch(b"SELECT 1"))
             assert "The database postgres at 127.0.0.1 cannot be reached: " in str(error)
             assert "refused" in str(error)
             assert not error.sent
-            assert took < 1
+            assert took < 5, "half of what is waited for a connection to spare"
             assert await other.fetch(b"SELECT 1") == [(1,)]
         server.start()
         assert await ours.fetch(b"SELECT 1") == [(1,)]
