@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+MANY_TURNS = 10_000
+"""At one time. Whoever then still asks for the next moment waits for less than the time can show, and would for ever."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -14,14 +17,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._now = 0.0
+        self._now, self._turns = 0.0, 0
 
     def time(self) -> float:
         return self._now
 
     def _run_once(self) -> None:
+        self._turns += 1
         if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
+            self._now, self._turns = max(self._now, self._scheduled[0].when()), 0  # type: ignore[attr-defined]
+        elif self._turns > MANY_TURNS:
+            self._now = math.nextafter(self._now, math.inf)
         super()._run_once()  # type: ignore[misc]
 
 
