@@ -17,7 +17,7 @@ from soloist.domain.actions import FailedKnown, Outcome, Succeeded, UnknownOutco
 from soloist.domain.instants import parse_time
 from soloist.domain.parsing import parse_job, parse_run
 from soloist.domain.protocol import decide
-from soloist.domain.runs import NOTHING, Memory, Run
+from soloist.domain.runs import NOTHING, Memory, Phase, Run
 from soloist.domain.spec import Spec
 from soloist.domain.steps import (
     Cancel,
@@ -36,7 +36,7 @@ from soloist.domain.steps import (
 )
 from soloist.domain.term import Term
 from soloist.domain.ticks import Reason
-from soloist.domain.view import View, the_ledger_tells
+from soloist.domain.view import OUTCOME_UNKNOWN, View, the_ledger_tells
 from tests.domain.api_server import Breach, Raw
 from tests.domain.outside import Action, Outside, Transaction
 
@@ -88,11 +88,12 @@ class LeaseRecord:
 
 @dataclass
 class World(Outside):
-    """All of it; what is wrong on purpose with it is named by ``broken``."""
+    """All of it; what is wrong on purpose with it is named by ``broken``. ``ends``: of all terms, as their successors wrote them."""
 
     lease: LeaseRecord = field(default_factory=LeaseRecord)
     processes: list[Process] = field(default_factory=list)
     late: list[Callable[[], Any]] = field(default_factory=list)
+    ends: dict[int, datetime] = field(default_factory=dict)
     parsed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,6 +134,7 @@ class World(Outside):
         ends = lease.ends
         if lease.epoch and end is not None:
             ends = (*ends, (lease.epoch, end))[-1 if self.broken == "one predecessor" else -200 :]
+            self.ends[lease.epoch] = end
         wall = self.wall(process)
         epoch = max(lease.epoch + 1, int(wall.timestamp() * 1e6))
         self.lease = LeaseRecord(holder=self.identity(process), epoch=epoch, renew_time=wall, changed=self.t, ends=ends)
@@ -317,13 +319,30 @@ class World(Outside):
                 patch = documents.run_status(view, step, view.remembered(step.run.uid))
         name, uid, seen = step.run.name, step.run.uid, step.run.resource_version
         known = view.remembered(uid)
-        done = self._write(process, fate, lambda: self.write_run(name, uid, seen, patch))
+
+        def write() -> Raw | None:
+            written = self.write_run(name, uid, seen, patch)
+            if written is not None and isinstance(step, WriteRun):
+                self._check_given_up(view, step)
+            return written
+
+        done = self._write(process, fate, write)
         if fate:
             process.memory[uid] = memory.doubted(known)
         elif done and isinstance(step, WriteRun) and uid in process.memory:
             process.memory[uid] = memory.written(known, step.phase)
         elif done and uid in process.memory:
             process.memory[uid] = memory.certain(known)
+
+    def _check_given_up(self, view: View, step: WriteRun) -> None:
+        """Nobody may be said not to know of a run whose instant lies behind the end of the term that recorded it."""
+        entry, run = view.job.entry(step.run.uid), step.run
+        unknown = step.phase.held or (step.phase is Phase.RETRYING and step.reason == OUTCOME_UNKNOWN)
+        if entry is None or entry.launch_at is None or run.phase is not Phase.PENDING:
+            return
+        end = self.ends.get(entry.epoch)
+        if unknown and run.scheduled and end is not None and entry.launch_at > end:
+            raise Breach(f"given up, though it was certainly not launched: {run.tick}")
 
     def _launch(self, process: Process, view: View, step: Launch, duration: int, outcome: int) -> None:
         run = step.run
