@@ -34,7 +34,7 @@ def test_thousands_of_jobs_are_applied_by_one_look_at_each(queue_database: Place
         made = await specs.apply(jobs("@hourly"), kinds=[JOB], epoch=1)
         with queue_database.connect() as connection:
             connection.execute(RUNS)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(100):
             edited = await specs.apply(jobs("@daily"), kinds=[JOB], epoch=1)
             removed = await specs.apply(jobs("@daily")[:1], kinds=[JOB], epoch=1)
         assert (made, edited, removed) == (
