@@ -29,7 +29,7 @@ from tests.postgres.programs import postgres_programs
 
 PREFIX = "soloist-postgres-"
 STOPS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
-SETTINGS = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "max_connections": "200"}
+SETTINGS = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "max_connections": "200", "timezone": "UTC"}
 START_TIMEOUT = 180.0
 
 

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 CALL = 5
-"""Seconds that the call takes which is under way when the database goes; more than those that are left to its leader then."""
+"""Seconds that the call takes which is under way when the database goes, however long it takes to cut the wire."""
 
 AHEAD = timedelta(milliseconds=300)
 """A few jobs that are due together are recorded some hundredths of a second before."""
