@@ -19,7 +19,7 @@ from tests.bench.processes import cpu_seconds
 from tests.cluster.backend import Backend
 
 
-def post(url: str, body: bytes = b"", timeout: float = 5, **headers: str) -> int:
+def post(url: str, body: bytes = b"", timeout: float = 60, **headers: str) -> int:
     try:
         with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=timeout) as answer:
             return int(answer.status)
@@ -88,14 +88,14 @@ def test_reset_ends_the_connection_after_the_request_is_recorded(backend: Backen
     assert [each.body for each in backend.wait()] == ["body"]
 
 
-CALLER = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=30).read(); input()"
+CALLER = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=90).read(); input()"
 
 
 @pytest.mark.parametrize("how", ["kill_caller", "kill_after_reply"])
 def test_a_request_may_kill_whoever_sent_it(backend: Backend, tmp_path: Path, how: str) -> None:
     backend.rule("/deadly", **{how: True})
     caller = subprocess.Popen([sys.executable, "-c", CALLER, backend.url("/deadly")], stdin=subprocess.PIPE)
-    assert caller.wait(timeout=30) == -signal.SIGKILL
+    assert caller.wait(timeout=90) == -signal.SIGKILL
     assert [each.path for each in backend.received()] == ["/deadly"]
     assert post(backend.url("/")) == 200
 
