@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soloist.domain.conditions import merge_conditions
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import TableName
 from soloist.domain.queue_validity import Answer, Claimant, Schema, Unfit, Unreachable, served_by, validity
 from soloist.domain.spec_fields import Invalid
+from soloist.domain.told import merge_conditions
 from tests.domain.test_queue_parsing import EXTERNAL, LEAST, MAPPED, good
 
 NOW = datetime(2026, 11, 29, 2, tzinfo=UTC)
@@ -95,7 +95,7 @@ def test_a_table_of_another_queue_is_said_before_what_its_database_says() -> Non
 
 
 def test_the_condition_is_one_that_a_status_takes() -> None:
-    (condition,) = merge_conditions((), [validity(good(LEAST), READY)], 3, NOW)
+    (condition,) = merge_conditions({}, [validity(good(LEAST), READY)], 3, NOW)
     assert (condition["type"], condition["status"], condition["observedGeneration"]) == ("Valid", "True", 3)
 
 

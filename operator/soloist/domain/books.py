@@ -7,12 +7,12 @@ ones in a row are folded. Failures in a row lead to the pause that a job asks fo
 from datetime import datetime
 from typing import Any
 
-from soloist.domain.conditions import Patch, part
 from soloist.domain.gate import still_auto_paused
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.steps import WriteJob
 from soloist.domain.ticks import fold
+from soloist.domain.told import Patch, part
 from soloist.domain.view import View
 
 RECENT = 20

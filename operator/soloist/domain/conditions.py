@@ -1,17 +1,17 @@
 """The conditions Valid, Scheduled and Healthy of a ScheduledJob: what is true of it now, in sentences for people.
 
-The time of a transition moves only with what it is the time of, so that it can be relied on; conditions of other writers
-are left as they are.
+Each is decided anew of the view alone. How it lies beside what was told before is for ``told``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from soloist.domain.gate import fleet_pause_of, told_closed, told_scheduled
+from soloist.domain.gate import fleet_pause_of, told_closed
 from soloist.domain.instants import stamp
 from soloist.domain.runs import Job
 from soloist.domain.ticks import Reason, decided_ahead
+from soloist.domain.told import Patch, merge_conditions, part, told
 from soloist.domain.view import View
 
 ORDER = {"Valid": 0, "Scheduled": 1, "Healthy": 2}
@@ -19,8 +19,6 @@ ORDER = {"Valid": 0, "Scheduled": 1, "Healthy": 2}
 DECIDED_AHEAD, RUN_REFUSED = "DecidedAhead", "RunRefused"
 MESSAGE = 1024
 """Characters of a message that are kept of what others say."""
-
-Patch = dict[str, Any]
 
 
 def conditions(view: View, status: Mapping[str, Any], *, books_only: bool = False) -> list[Patch]:
@@ -31,9 +29,8 @@ def conditions(view: View, status: Mapping[str, Any], *, books_only: bool = Fals
     if view.shut is None and paused and paused != view.job.status.get("paused"):
         scheduled = ("False", "Paused", str(paused.get("message", "")))
     healthy = _healthy(result, failures, status.get("lastSuccessfulTime"))
-    before = view.job.status.get("conditions") or ()
     looked = () if books_only else (("Valid", "True", "Accepted", "The spec can be run."), ("Scheduled", *scheduled))
-    merged = merge_conditions(before, (*looked, ("Healthy", *healthy)), view.job.generation, view.now)
+    merged = merge_conditions(view.job.status, (*looked, ("Healthy", *healthy)), view.job.generation, view.now)
     return sorted(merged, key=lambda condition: ORDER.get(str(condition.get("type")), len(ORDER)))
 
 
@@ -56,11 +53,10 @@ def _healthy(result: Any, failures: int, succeeded: Any) -> tuple[str, str, str]
 
 def says_what_is(view: View) -> bool:
     """Whether the condition ``Scheduled`` is true: a pause is an annotation, which no generation counts."""
-    told = told_scheduled(view.job)
-    wanted = _scheduled(view)
-    if told.get("reason") == Reason.FLEET_PAUSED and told_closed(view.job, view.lease) is None:
+    said, wanted = told(view.job.status, "Scheduled"), _scheduled(view)
+    if said.get("reason") == Reason.FLEET_PAUSED and told_closed(view.job, view.lease) is None:
         return True  # another installation's pause, and its word
-    return (told.get("status"), told.get("reason")) == wanted[:2]
+    return (said.get("status"), said.get("reason")) == wanted[:2]
 
 
 def _scheduled(view: View) -> tuple[str, str, str]:
@@ -90,35 +86,3 @@ def decided_ahead_words(job: Job, ahead: datetime) -> str:
         f" was wrong, write the present time there: kubectl patch sj {job.name} -n {job.namespace} --subresource=status --type=merge"
         """ -p '{"status":{"watermark":"'$(date -u +%FT%TZ)'"}}'"""
     )
-
-
-def merge_conditions(
-    before: Iterable[Mapping[str, Any]], wanted: Iterable[tuple[str, str, str, str]], generation: int, now: datetime
-) -> list[Patch]:
-    """lastTransitionTime moves only where the status does, for Scheduled with the reason too, since a pause begins with it.
-
-    Conditions of other writers stay.
-    """
-    known = {str(condition.get("type")): condition for condition in before}
-    result = []
-    for kind, value, reason, message in wanted:
-        old = known.pop(kind, {})
-        same = old.get("status") == value and (kind != "Scheduled" or old.get("reason") == reason)
-        since = old.get("lastTransitionTime") if same else None
-        result.append(
-            {
-                "type": kind,
-                "status": value,
-                "reason": reason,
-                "message": message,
-                "observedGeneration": generation,
-                "lastTransitionTime": since or stamp(now.replace(microsecond=0)),
-            }
-        )
-    return [*result, *(dict(condition) for condition in known.values())]
-
-
-def part(status: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """What stands under ``key``, if it is a mapping."""
-    value = status.get(key)
-    return dict(value) if isinstance(value, Mapping) else {}

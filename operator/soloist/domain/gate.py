@@ -5,16 +5,16 @@ nobody: such runs are settled in order, each at its own instant. A waiting retry
 only by an action that is going on and by *earlier* runs; else two waiting ones would block each other for ever.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from soloist.domain.instants import CLOCKS_DIFFER
 from soloist.domain.runs import Job, Run
 from soloist.domain.spec import ConcurrencyPolicy, Spec
 from soloist.domain.ticks import Reason
+from soloist.domain.told import told
 
 MOST_ACTIVE = 50
 """Runs of one job at one time, under Allow too: one job must not take the connections of all, nor outgrow its status."""
@@ -64,18 +64,12 @@ def closed(job: Job, spec: Spec, fleet_paused: bool, now: datetime, *, person: b
 
 def told_closed(job: Job, lease: str) -> Reason | None:
     """Paused or FleetPaused where the job's status says so, be it over by now; of the fleet that ``lease`` leads."""
-    told = told_scheduled(job)
-    if told.get("reason") == Reason.PAUSED:
+    said = told(job.status, "Scheduled")
+    if said.get("reason") == Reason.PAUSED:
         return Reason.PAUSED
-    if told.get("reason") == Reason.FLEET_PAUSED and told.get("message") == fleet_pause_of(lease):
+    if said.get("reason") == Reason.FLEET_PAUSED and said.get("message") == fleet_pause_of(lease):
         return Reason.FLEET_PAUSED
     return None
-
-
-def told_scheduled(job: Job) -> Mapping[str, Any]:
-    """The condition ``Scheduled`` as it stands."""
-    empty: Mapping[str, Any] = {}
-    return next((c for c in job.status.get("conditions") or () if c.get("type") == "Scheduled"), empty)
 
 
 def fleet_pause_of(lease: str) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 from soloist.domain.instants import parse_time
 from soloist.domain.queue_name import FoundQueues, QueueName, name_of
 from soloist.domain.queue_spec import DatabaseRef, MappedTable
-from soloist.domain.queue_validity import UNDATED, Claimant, Standing, already_served, served_by, told_valid
+from soloist.domain.queue_validity import UNDATED, Claimant, Standing, already_served, served_by
 from soloist.domain.spec_fields import Invalid
+from soloist.domain.told import told
 
 _Object = Mapping[str, Any]
 
@@ -52,6 +53,6 @@ def _claimant(name: QueueName, obj: _Object, database: DatabaseRef, table: Mappe
 
 def _told(obj: _Object) -> str:
     """What its condition says, where it says that the table is another's; empty otherwise."""
-    told = told_valid(obj.get("status"))
-    of_this = told.get("observedGeneration") == obj["metadata"].get("generation")
-    return str(told.get("message")) if of_this and told.get("reason") == Standing.ALREADY_SERVED else ""
+    said = told(obj.get("status"), "Valid")
+    of_this = said.get("observedGeneration") == obj["metadata"].get("generation")
+    return str(said.get("message")) if of_this and said.get("reason") == Standing.ALREADY_SERVED else ""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from soloist.domain.conditions import Patch, merge_conditions
 from soloist.domain.depth import Depth
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.queue_name import QueueName
@@ -23,10 +22,10 @@ from soloist.domain.queue_validity import (
     Condition,
     Unreachable,
     served_by,
-    told_valid,
     validity,
 )
 from soloist.domain.spec_fields import Invalid
+from soloist.domain.told import Patch, merge_conditions, told
 
 COUNTS_SECONDS = 30.0
 """How long a status rests after a write, unless something turns."""
@@ -113,23 +112,23 @@ def conditions_of(known: Sequence[tuple[WatchedQueue, Learned | None]]) -> dict[
 def turned_invalid(queue: WatchedQueue, condition: Condition) -> bool:
     """Whether ``Valid`` is False now and was not before, or for another reason."""
     _, status, reason, _ = condition
-    told = told_valid(queue.status)
-    return status == "False" and (told.get("status"), told.get("reason")) != (status, reason)
+    said = told(queue.status, "Valid")
+    return status == "False" and (said.get("status"), said.get("reason")) != (status, reason)
 
 
 def status_patch(
     queue: WatchedQueue, condition: Condition, depth: Depth | None, *, now: datetime, at_leisure: bool
 ) -> Patch | None:
     """A JSON merge patch of the status. ``at_leisure``: the last write is ``COUNTS_SECONDS`` ago."""
-    told, (_, status, reason, message) = told_valid(queue.status), condition
-    before = told.get("status"), told.get("reason"), told.get("observedGeneration")
+    said, (_, status, reason, message) = told(queue.status, "Valid"), condition
+    before = said.get("status"), said.get("reason"), said.get("observedGeneration")
     counts = _counts(depth)
     if before == (status, reason, queue.generation):
-        moved = told.get("message") != message or any(queue.status.get(key) != counts[key] for key in counts)
+        moved = said.get("message") != message or any(queue.status.get(key) != counts[key] for key in counts)
         if not (at_leisure and moved):
             return None
     measured = {"measuredTime": stamp(now.replace(microsecond=0))} if depth is not None else {}
-    conditions = merge_conditions(queue.status.get("conditions") or (), (condition,), queue.generation, now)
+    conditions = merge_conditions(queue.status, (condition,), queue.generation, now)
     return {"observedGeneration": queue.generation, "conditions": conditions, **counts, **measured}
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
 
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import DatabaseRef, External, MappedTable, QueueSpec, TableName
@@ -80,12 +79,6 @@ def served_by(claimants: Iterable[Claimant]) -> Mapping[QueueName, QueueName]:
         if holder != each.queue:
             others[each.queue] = holder
     return others
-
-
-def told_valid(status: Any) -> Mapping[str, Any]:
-    """The condition as a WorkQueue's status has it; empty where it has none."""
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    return next((each for each in conditions or () if each.get("type") == "Valid"), {})
 
 
 def validity(spec: QueueSpec | Invalid, answer: Answer, other: QueueName | None = None) -> Condition:

@@ -4,17 +4,16 @@ People and the next leader read the same words: ``watermark`` and ``active`` car
 ``books`` what has been and in ``conditions`` what is.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from soloist.domain.books import account
-from soloist.domain.conditions import Patch, conditions, merge_conditions, part
+from soloist.domain.conditions import conditions
 from soloist.domain.instants import stamp
 from soloist.domain.runs import Entry, Job
 from soloist.domain.spec import Invalid
 from soloist.domain.steps import WriteJob
+from soloist.domain.told import Patch, merge_conditions, part, told
 from soloist.domain.view import View
 
 NOT_RUN = "(a spec that cannot be run)"
@@ -76,7 +75,7 @@ def refused(job: Job, invalid: Invalid, now: datetime) -> Patch | None:
     """
     status, generation = job.status, job.generation
     since = min(job.edited, now) if job.edited is not None else now
-    said: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "Valid"), {})
+    said = told(status, "Valid")
     if (
         said.get("status") == "False"
         and said.get("message") == invalid.message
@@ -87,10 +86,9 @@ def refused(job: Job, invalid: Invalid, now: datetime) -> Patch | None:
         ("Valid", "False", invalid.reason, invalid.message),
         ("Scheduled", "False", "Invalid", "Nothing is launched until the spec is mended."),
     )
-    merged = merge_conditions(status.get("conditions") or (), wanted, generation, now)
     return {
         "observedGeneration": generation,
         "observedSchedule": {**part(status, "observedSchedule"), "schedule": NOT_RUN, "since": stamp(since)},
         "nextScheduleTime": None,
-        "conditions": merged,
+        "conditions": merge_conditions(status, wanted, generation, now),
     }

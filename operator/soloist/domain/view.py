@@ -11,13 +11,14 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from soloist.domain.actions import KINDS, FailedKnown, JobAction, UnknownOutcome, kind_of
-from soloist.domain.gate import Occupant, Standing, blockers, closed, resumed_by, told_closed, told_scheduled
+from soloist.domain.gate import Occupant, Standing, blockers, closed, resumed_by, told_closed
 from soloist.domain.instants import parse_time
 from soloist.domain.names import run_name
 from soloist.domain.retry import OnUnknown
 from soloist.domain.runs import NOTHING, Entry, Job, Memory, Observed, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy, Spec
 from soloist.domain.ticks import Plan, Reason, base, observe, plan, tick_of
+from soloist.domain.told import told
 
 JOB = KINDS[JobAction]
 
@@ -79,17 +80,18 @@ class View:
 
         A pause ended when a person says so (resumed-at); else, its annotation being gone without a date, when that is seen.
         """
-        told = told_closed(self.job, self.lease)
+        reason = told_closed(self.job, self.lease)
         if self.shut is not None:
             return None
-        if told is None:
+        if reason is None:
             # Nobody led while it was paused, or the pause was shorter than a write: the resume alone tells.
             resumed = resumed_by(self.job, self.now)
             late = resumed is not None and resumed > base(self.job, self.observed)
             return (min(resumed, self.now), Reason.PAUSED) if late and resumed is not None else None
-        began, resumed = parse_time(told_scheduled(self.job).get("lastTransitionTime")), resumed_by(self.job, self.now)
-        dated = told is Reason.PAUSED and began is not None and resumed is not None and resumed >= began
-        return (min(resumed, self.now) if dated and resumed is not None else self.now), told
+        said, resumed = told(self.job.status, "Scheduled"), resumed_by(self.job, self.now)
+        began = parse_time(said.get("lastTransitionTime"))
+        dated = reason is Reason.PAUSED and began is not None and resumed is not None and resumed >= began
+        return (min(resumed, self.now) if dated and resumed is not None else self.now), reason
 
     @cached_property
     def planned(self) -> Plan:

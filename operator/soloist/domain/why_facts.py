@@ -7,7 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from soloist.domain.conditions import DECIDED_AHEAD, RUN_REFUSED, decided_ahead_words
-from soloist.domain.gate import closed, still_auto_paused, told_scheduled
+from soloist.domain.gate import closed, still_auto_paused
 from soloist.domain.holder_pod import published
 from soloist.domain.instants import parse_time
 from soloist.domain.lease import HOLDER_POD, LeaseRecord
@@ -15,6 +15,7 @@ from soloist.domain.parsing import parse_run
 from soloist.domain.runs import Job, Observed, Run
 from soloist.domain.spec import Invalid, Spec
 from soloist.domain.ticks import Reason, decided_ahead, observe
+from soloist.domain.told import told
 from soloist.domain.wall_time import away, span
 
 DOUBT = timedelta(seconds=5)
@@ -84,14 +85,10 @@ def refusal(job: Job) -> Invalid | None:
     """Why this spec is not run at all, as this program or the controller says."""
     if isinstance(job.spec, Invalid):
         return job.spec
-    for said in job.status.get("conditions") or ():
-        if (said.get("type"), said.get("status")) == ("Valid", "False") and _is_of(said, job):
-            return Invalid(field="spec", reason=str(said.get("reason")), message=str(said.get("message")))
+    said = told(job.status, "Valid")
+    if (said.get("status"), said.get("observedGeneration")) == ("False", job.generation):
+        return Invalid(field="spec", reason=str(said.get("reason")), message=str(said.get("message")))
     return None
-
-
-def _is_of(condition: Mapping[str, Any], job: Job) -> bool:
-    return condition.get("observedGeneration") == job.generation
 
 
 def pause_words(annotation: str) -> str:
@@ -144,10 +141,10 @@ def obstacles(facts: Facts) -> Iterator[Obstacle]:
     yield from pauses(facts)
     if (ahead := decided_ahead(job, facts.now)) is not None:
         yield Obstacle(reason=DECIDED_AHEAD, what=decided_ahead_words(job, ahead))
-    if (told := told_scheduled(job)).get("reason") == RUN_REFUSED:
+    if (said := told(job.status, "Scheduled")).get("reason") == RUN_REFUSED:
         yield Obstacle(
             reason=RUN_REFUSED,
-            what=str(told.get("message")),
+            what=str(said.get("message")),
             do="See what refuses it (a quota, a policy, an admission webhook).",
         )
     if facts.lease_unknown:

@@ -13,6 +13,7 @@ from soloist.domain.instants import parse_time
 from soloist.domain.queue_parsing import parse_queue
 from soloist.domain.queue_spec import ManagedTable
 from soloist.domain.spec_fields import Invalid
+from soloist.domain.told import told
 from soloist.domain.wall_time import away, span
 from soloist.ports import Raw
 from soloist.shells.cli_desk import Desk, converse
@@ -66,9 +67,8 @@ class Seen:
 
 def _valid(spec: Raw, status: Raw) -> tuple[str, str, str] | None:
     """Status, reason and message."""
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "Valid":
-            return str(condition["status"]), str(condition["reason"]), str(condition.get("message", ""))
+    if said := told(status, "Valid"):
+        return str(said["status"]), str(said["reason"]), str(said.get("message", ""))
     parsed = parse_queue(spec)
     return ("False", parsed.reason, parsed.message) if isinstance(parsed, Invalid) else None
 

@@ -24,8 +24,9 @@ from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_parsing import parse_queue
 from soloist.domain.queue_spec import DatabaseRef, ManagedTable, QueueSpec
-from soloist.domain.queue_validity import Standing, told_valid
+from soloist.domain.queue_validity import Standing
 from soloist.domain.spec_fields import Invalid
+from soloist.domain.told import told
 from soloist.shells.cli_reading import read_one
 from soloist.shells.cli_target import Target, forbidden, talk
 from soloist.shells.cli_text import Complaint
@@ -113,8 +114,8 @@ async def _secret(api: KubeApi, namespace: str, ref: DatabaseRef) -> Sealed:
 
 
 def _served(raw: dict[str, Any]) -> str:
-    told = told_valid(raw.get("status"))
-    return str(told.get("message", "")) if told.get("reason") == Standing.ALREADY_SERVED else ""
+    said = told(raw.get("status"), "Valid")
+    return str(said.get("message", "")) if said.get("reason") == Standing.ALREADY_SERVED else ""
 
 
 def in_files(files: Sequence[str], namespace: str, name: str, database: str) -> QueuePlace:
