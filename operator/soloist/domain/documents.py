@@ -6,17 +6,15 @@ from typing import Any
 from soloist.domain.actions import Action, FailedKnown, HttpAction, JobAction, Order, Succeeded, asking
 from soloist.domain.instants import stamp
 from soloist.domain.names import label_value, run_key, run_name
-from soloist.domain.runs import Entry, Memory, Phase, Run
+from soloist.domain.runs import Entry, Job, Memory, Phase, Run
 from soloist.domain.steps import WriteAttempt, WriteRun
 from soloist.domain.view import View, a_job_tells, the_ledger_tells
 
 Raw = dict[str, Any]
 
 
-def claimed(view: View, tick: datetime, lease_uid: str) -> Raw:
-    """A run of the schedule, Pending, owned by its ScheduledJob. It carries whose it is, not what it does."""
-    job = view.job
-    namespace, name = view.lease.split("/", 1)
+def run_of(job: Job, name: str, **spec: Any) -> Raw:
+    """A JobRun that its ScheduledJob owns. It carries whose it is, not what it does."""
     labels = {"soloist.dev/scheduled-job-uid": job.uid}
     label = label_value(job.name)
     if label is not None:
@@ -32,20 +30,17 @@ def claimed(view: View, tick: datetime, lease_uid: str) -> Raw:
     return {
         "apiVersion": "soloist.dev/v1alpha1",
         "kind": "JobRun",
-        "metadata": {
-            "name": run_name(job.name, job.uid, tick),
-            "namespace": job.namespace,
-            "labels": labels,
-            "ownerReferences": [owner],
-        },
-        "spec": {
-            "scheduledJobName": job.name,
-            "scheduledJobUID": job.uid,
-            "trigger": "Schedule",
-            "scheduledTime": stamp(tick),
-            "lease": {"namespace": namespace, "name": name, "uid": lease_uid, "epoch": view.epoch},
-        },
+        "metadata": {"name": name, "namespace": job.namespace, "labels": labels, "ownerReferences": [owner]},
+        "spec": {"scheduledJobName": job.name, "scheduledJobUID": job.uid, **spec},
     }
+
+
+def claimed(view: View, tick: datetime, lease_uid: str) -> Raw:
+    """A run of the schedule, Pending."""
+    namespace, lease_name = view.lease.split("/", 1)
+    lease = {"namespace": namespace, "name": lease_name, "uid": lease_uid, "epoch": view.epoch}
+    name = run_name(view.job.name, view.job.uid, tick)
+    return run_of(view.job, name, trigger="Schedule", scheduledTime=stamp(tick), lease=lease)
 
 
 def order(view: View, run: Run, attempt: int) -> Order:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from soloist.adapters.clock import SystemClock
+from soloist.domain.documents import run_of
 from soloist.domain.errors import TransientError
-from soloist.domain.names import label_value, manual_name
+from soloist.domain.names import manual_name
 from soloist.domain.parsing import parse_job
 from soloist.domain.runs import Job, Phase
 from soloist.domain.wall_time import span
@@ -29,26 +30,8 @@ Say = Callable[[str], None]
 
 
 def manual_run(job: Job, nonce: str) -> Raw:
-    """The JobRun that a person asks for. What it does is the ScheduledJob's; only whose it is stands here."""
-    labels = {"soloist.dev/scheduled-job-uid": job.uid}
-    label = label_value(job.name)
-    owner = {
-        "apiVersion": "soloist.dev/v1alpha1",
-        "kind": "ScheduledJob",
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }
-    return {
-        "metadata": {
-            "name": manual_name(job.name, nonce),
-            "namespace": job.namespace,
-            "labels": labels | ({"soloist.dev/scheduled-job": label} if label is not None else {}),
-            "ownerReferences": [owner],
-        },
-        "spec": {"scheduledJobName": job.name, "scheduledJobUID": job.uid, "trigger": "Manual"},
-    }
+    """The JobRun that a person asks for."""
+    return run_of(job, manual_name(job.name, nonce), trigger="Manual")
 
 
 def trigger(target: Target, name: str, *, wait: bool, timeout: float | None, say: Say) -> tuple[Raw, int]:
