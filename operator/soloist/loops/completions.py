@@ -9,17 +9,13 @@ given more to write. An outcome is offered at least once, however late: the fenc
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 
 from soloist.domain.claims import Settled, Verdict
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.polling import Pace
-from soloist.domain.queue_name import QueueName
-from soloist.loops.in_hand import Held, InHand
-from soloist.loops.queue_ports import QueueReport
-from soloist.loops.row_ports import Rows
-from soloist.ports import Clock
+from soloist.loops.in_hand import Held
+from soloist.loops.worked_queue import WorkedQueue
 
 LINGER = 0.01
 COMPANY, BATCH = 100, 500
@@ -27,20 +23,10 @@ COMPANY, BATCH = 100, 500
 
 
 class Completions:
-    """The outcomes of one queue. ``drawn`` gives a number in [0, 1)."""
+    """The outcomes of one queue."""
 
-    def __init__(
-        self,
-        name: QueueName,
-        rows: Rows,
-        hand: InHand,
-        *,
-        clock: Clock,
-        report: QueueReport,
-        drawn: Callable[[], float],
-    ) -> None:
-        self._name, self._rows, self._hand = name, rows, hand
-        self._clock, self._report, self._drawn = clock, report, drawn
+    def __init__(self, queue: WorkedQueue) -> None:
+        self._queue, self._name, self._hand, self._report = queue, queue.name, queue.hand, queue.report
         self._buffer: deque[Held] = deque()
         self._stir = asyncio.Event()
         self._empty = asyncio.Event()
@@ -92,16 +78,12 @@ class Completions:
                 self._told(batch, verdicts, unanswered)
                 return
             pace = pace.after_error()
-            await asyncio.sleep(pace.wait(full=False, drawn=self._drawn()))
+            await asyncio.sleep(pace.wait(full=False, drawn=self._queue.drawn()))
             batch = self._without_lapsed(batch)
 
     async def _settle(self, batch: list[Held]) -> list[Verdict]:
-        limit = self._hand.lease.call_limit
-        try:
-            async with asyncio.timeout(limit):
-                return await self._rows.settle([held.outcome for held in batch if held.outcome is not None])
-        except TimeoutError as error:
-            raise TransientError(f"the database did not answer within {limit:g} s") from error
+        outcomes = [held.outcome for held in batch if held.outcome is not None]
+        return await self._queue.in_time(self._queue.rows.settle(outcomes), "the database did not answer")
 
     def _told(self, batch: list[Held], verdicts: list[Verdict], unanswered: bool) -> None:
         for held, verdict in zip(batch, verdicts, strict=True):
@@ -110,7 +92,7 @@ class Completions:
                 self._report.settled(self._name, held.outcome, verdict, unanswered=unanswered)
 
     def _without_lapsed(self, batch: list[Held]) -> list[Held]:
-        now, lease = self._clock.boottime(), self._hand.lease
+        now, lease = self._queue.clock.boottime(), self._hand.lease
         for held in batch:
             if lease.over(held.sent, now):
                 self._hand.drop(held)

@@ -7,41 +7,27 @@ back without using an attempt.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 from soloist.domain.claims import Claim, PutBack, Settled
-from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import QueueSpec
 from soloist.domain.unfinished import faulty, over_limit, stopped, untried
 from soloist.loops.completions import Completions
-from soloist.loops.in_hand import Held, InHand, Place
-from soloist.loops.queue_ports import QueueReport
+from soloist.loops.in_hand import Held, Place
 from soloist.loops.row_ports import Deliverer
-from soloist.ports import Clock
+from soloist.loops.worked_queue import WorkedQueue
 
 STOPPING = 1.0
 """Seconds for a handler to end that was told to."""
 
 
 class Handlers:
-    """The handlers of one queue. ``drawn`` gives a number in [0, 1)."""
+    """The handlers of one queue."""
 
-    def __init__(
-        self,
-        name: QueueName,
-        spec: QueueSpec,
-        deliverer: Deliverer,
-        hand: InHand,
-        completions: Completions,
-        *,
-        clock: Clock,
-        report: QueueReport,
-        drawn: Callable[[], float],
-    ) -> None:
-        self._name, self._spec, self._deliverer = name, spec, deliverer
-        self._hand, self._completions = hand, completions
-        self._clock, self._report, self._drawn = clock, report, drawn
+    def __init__(self, queue: WorkedQueue, spec: QueueSpec, deliverer: Deliverer, completions: Completions) -> None:
+        self._spec, self._deliverer, self._completions = spec, deliverer, completions
+        self._name, self._hand = queue.name, queue.hand
+        self._clock, self._report, self._drawn = queue.clock, queue.report, queue.drawn
         self._closing = False
         self._idle = asyncio.Event()
         self._idle.set()

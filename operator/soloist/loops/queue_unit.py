@@ -20,6 +20,7 @@ from soloist.loops.in_hand import InHand
 from soloist.loops.queue_ports import OpenQueue, QueueOpener, QueueReport
 from soloist.loops.queue_worker import QueueWorker
 from soloist.loops.renewals import Renewals
+from soloist.loops.worked_queue import WorkedQueue
 from soloist.ports import Clock
 
 REOPEN_AFTER = 30.0
@@ -42,26 +43,15 @@ class Loops:
         report: QueueReport,
         drawn: Callable[[], float],
     ) -> None:
-        self._clock, rows = clock, opened.rows
+        self._clock = clock
         self.hand = InHand(
             ClaimLease(seconds=spec.lease.total_seconds()), spec.concurrency, changed=lambda: self.worker.stir()
         )
-        self._completions = Completions(name, rows, self.hand, clock=clock, report=report, drawn=drawn)
-        self._handlers = Handlers(
-            name, spec, opened.deliverer, self.hand, self._completions, clock=clock, report=report, drawn=drawn
-        )
-        self.worker = QueueWorker(
-            name, spec.poll, rows, self.hand, self._handlers, clock=clock, report=report, drawn=drawn
-        )
-        self._renewals = Renewals(
-            name,
-            rows,
-            self.hand,
-            self._handlers,
-            clock=clock,
-            report=report,
-            progressed=lambda: self.worker.progressed,
-        )
+        queue = WorkedQueue(name=name, rows=opened.rows, hand=self.hand, clock=clock, report=report, drawn=drawn)
+        self._completions = Completions(queue)
+        self._handlers = Handlers(queue, spec, opened.deliverer, self._completions)
+        self.worker = QueueWorker(queue, spec.poll, self._handlers)
+        self._renewals = Renewals(queue, self._handlers, progressed=lambda: self.worker.progressed)
 
     async def run(self) -> None:
         """Until cancelled, or until claims have failed for so long that the queue is better opened anew."""

@@ -7,48 +7,31 @@ own. ``progressed`` is when the loop last went round: renewals and ``/healthz`` 
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 from soloist.domain.claims import Claim
-from soloist.domain.errors import TransientError
 from soloist.domain.polling import Pace, enough, how_many
-from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import Poll
 from soloist.loops.handlers import Handlers
-from soloist.loops.in_hand import InHand
-from soloist.loops.queue_ports import QueueReport
-from soloist.loops.row_ports import Rows
-from soloist.ports import Clock
+from soloist.loops.worked_queue import WorkedQueue
 
 TURN = 1.0
 """Seconds after which a loop that only waits for a slot shows that it is alive."""
 
 
 class QueueWorker:
-    """One queue's. ``drawn`` gives a number in [0, 1)."""
+    """One queue's."""
 
-    def __init__(
-        self,
-        name: QueueName,
-        poll: Poll,
-        rows: Rows,
-        hand: InHand,
-        handlers: Handlers,
-        *,
-        clock: Clock,
-        report: QueueReport,
-        drawn: Callable[[], float],
-    ) -> None:
-        self._name, self._rows, self._hand, self._handlers = name, rows, hand, handlers
-        self._clock, self._report, self._drawn = clock, report, drawn
+    def __init__(self, queue: WorkedQueue, poll: Poll, handlers: Handlers) -> None:
+        self._queue, self._hand, self._handlers = queue, queue.hand, handlers
+        self._name, self._clock, self._report, self._drawn = queue.name, queue.clock, queue.report, queue.drawn
         self._pace = Pace(least=poll.least.total_seconds(), most=poll.most.total_seconds())
         self._next = float("-inf")
         self._woken = self._closing = False
         self._stirred = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._failing_since: float | None = None
-        self.progressed = clock.boottime()
+        self.progressed = queue.clock.boottime()
 
     def stir(self) -> None:
         """There may be room for another row."""
@@ -125,9 +108,5 @@ class QueueWorker:
         return 0
 
     async def _claim(self, asked: int) -> list[Claim]:
-        limit = self._hand.lease.call_limit
-        try:
-            async with asyncio.timeout(limit):
-                return await self._rows.claim(asked, without=self._hand.full_keys(self._clock.boottime()))
-        except TimeoutError as error:
-            raise TransientError(f"the database did not answer a claim within {limit:g} s") from error
+        claim = self._queue.rows.claim(asked, without=self._hand.full_keys(self._clock.boottime()))
+        return await self._queue.in_time(claim, "the database did not answer a claim")

@@ -10,12 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from soloist.domain.errors import TransientError
-from soloist.domain.queue_name import QueueName
 from soloist.loops.handlers import Handlers
-from soloist.loops.in_hand import Held, InHand
-from soloist.loops.queue_ports import QueueReport
-from soloist.loops.row_ports import Rows
-from soloist.ports import Clock
+from soloist.loops.in_hand import Held
+from soloist.loops.worked_queue import WorkedQueue
 
 GLANCE = 0.25
 """Seconds between two looks at the deadlines at the most: a machine that slept finds on waking what is over."""
@@ -24,19 +21,9 @@ GLANCE = 0.25
 class Renewals:
     """The leases of one queue. ``progressed`` is the CLOCK_BOOTTIME at which the claim loop last went round."""
 
-    def __init__(
-        self,
-        name: QueueName,
-        rows: Rows,
-        hand: InHand,
-        handlers: Handlers,
-        *,
-        clock: Clock,
-        report: QueueReport,
-        progressed: Callable[[], float],
-    ) -> None:
-        self._name, self._rows, self._hand, self._handlers = name, rows, hand, handlers
-        self._clock, self._report, self._progressed = clock, report, progressed
+    def __init__(self, queue: WorkedQueue, handlers: Handlers, *, progressed: Callable[[], float]) -> None:
+        self._queue, self._handlers, self._progressed = queue, handlers, progressed
+        self._name, self._hand, self._clock, self._report = queue.name, queue.hand, queue.clock, queue.report
         self._told = False
 
     async def run(self) -> None:
@@ -84,12 +71,8 @@ class Renewals:
         return alive
 
     async def _renew(self, helds: Sequence[Held]) -> None:
-        sent, limit = self._clock.boottime(), self._hand.lease.call_limit
-        try:
-            async with asyncio.timeout(limit):
-                still = await self._rows.renew([held.claim for held in helds])
-        except TimeoutError as error:
-            raise TransientError(f"the database did not answer a renewal within {limit:g} s") from error
+        sent, renewal = self._clock.boottime(), self._queue.rows.renew([held.claim for held in helds])
+        still = await self._queue.in_time(renewal, "the database did not answer a renewal")
         for held in helds:
             if held.claim.fence in still:
                 held.sent = max(held.sent, sent)
