@@ -19,6 +19,10 @@ FILL = """
 INSERT INTO soloist.work_items (queue, priority, due_at, payload)
 SELECT %(queue)s, n %% 4, now() + %(due)s * interval '1 s' * n / 1000, '{}' FROM generate_series(1, %(count)s) AS n"""
 
+SPENT = """
+INSERT INTO soloist.work_items (queue, due_at, payload, reclaims, fence, lease_until)
+SELECT 'spent', now() - interval '1 hour', '{}', 5, n, now() - interval '1 s' FROM generate_series(1, %(count)s) AS n"""
+
 
 @pytest.fixture(scope="module")
 def crowded(postgres: Postgres, migrated_template: str) -> Iterator[Database]:
@@ -62,6 +66,23 @@ def test_rows_that_are_not_due_yet_do_not_slow_a_claim(connection: Connection) -
     assert claim(connection, 10, queue="later") == []
     assert_cheap(connection, CLAIM, ("later", 10), "work_items_due")
     assert_cheap(connection, CLAIM, ("nothing here", 10), "work_items_due")
+
+
+def test_rows_whose_workers_all_died_too_often_are_cleared_away_some_hundreds_at_a_time(connection: Connection) -> None:
+    """A claim meets so many of them however many there are, and each of its statements touches a few pages for each."""
+    spent, some_hundreds = 10_000, 500
+    connection.execute(SPENT, {"count": spent})
+    good = enqueue(connection, 5, queue="spent")
+    assert_cheap(connection, CLAIM, ("spent", 10), "work_items_due")
+    rows, claims = [], 1
+    while not rows:
+        rows = claim(connection, 10, queue="spent")
+        claims += 1
+    assert sorted(row.id for row in rows) == sorted(good)
+    assert claims <= spent / some_hundreds + 2
+    assert scalar(connection, "SELECT count(*) FROM soloist.dead_items WHERE queue = 'spent'") == spent
+    # Those that are dead now lie beside the table.
+    assert_cheap(connection, CLAIM, ("many", 10), "work_items_due")
 
 
 @pytest.mark.parametrize("verb", ["complete", "renew", "release", "fail", "settle"])

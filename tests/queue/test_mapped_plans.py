@@ -1,4 +1,4 @@
-"""The plans of claims and outcomes on tables of 200,000 due rows are the ones they need, whatever the statistics say."""
+"""The plans of claims and outcomes on tables of 200,000 due rows, and of a million, are the ones they need, whatever the statistics say."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 import tests.queue.databases as databases
@@ -19,11 +20,12 @@ from tests.queue.plans import Plan, explained
 from tests.queue.rows import Connection
 from tests.queue.user_tables import TABLES
 
-ROWS = 200_000
+ROWS, MANY = 200_000, 1_000_000
 FEW = 900
 """Pages for ten rows: some levels of some indexes for each. A scan would touch thousands."""
 FORBIDDEN = ("Seq Scan", "Bitmap", "Merge")
 LABELS = ["prisma", "prisma inline", "snake inline", "uuid", "composite", "composite inline", "schedules"]
+IN_BULK = [pytest.param((label, MANY), marks=pytest.mark.long) for label in ("prisma", "prisma inline")]
 DUE_INDEX = {
     "prisma": "WebhookDelivery_status_nextAttemptAt_idx",
     "snake": "deliveries_due",
@@ -62,15 +64,29 @@ class Crowded:
         (plan,) = plans
         return rows, plan
 
-    def claim(self, *, generic: bool) -> tuple[list[Any], Plan]:
-        values = {"most": 10, "lease": timedelta(minutes=1), "worker": "w", "after": "-infinity", "without": []}
+    def claim(self, *, generic: bool, after: str = "-infinity") -> tuple[list[Any], Plan]:
+        values = asking(10, after)
         return self.run(self.statements.planner, self.statements.claims[0], values, generic=generic)
 
-    def settle(self, rows: list[Any], *, done: bool, generic: bool) -> Plan:
+    def do(self, count: int, after: str) -> str:
+        """Claims as many from there and completes them; gives when the last of them was due."""
+        with self.connection.transaction():
+            self.connection.execute(self.statements.planner)
+            rows = self.connection.execute(self.statements.claims[0], asking(count, after)).fetchall()
+        with self.connection.transaction():
+            self.connection.execute(BY_INDEX)
+            done = self.connection.execute(self.statements.complete, self.told(rows)).fetchall()
+        assert len(rows) == len(done) == count
+        return str(max(row[4] for row in rows))
+
+    def told(self, rows: list[Any]) -> dict[str, Any]:
+        """What any outcome of them says."""
         values: dict[str, Any] = {f"r{n}": [row[5 + n] for row in rows] for n in range(self.keys)}
         values |= {"fence": [row[0] for row in rows], "due": [row[4] for row in rows]}
-        values |= {"attempts": [0] * len(rows), "status": [row[-1] for row in rows]}
-        values |= {
+        return values | {"attempts": [0] * len(rows), "status": [row[-1] for row in rows]}
+
+    def settle(self, rows: list[Any], *, done: bool, generic: bool) -> Plan:
+        values = self.told(rows) | {
             "outcome": ["Again", "Dead"] * 5,
             "counted": [True] * 10,
             "error": ["503"] * 10,
@@ -81,12 +97,20 @@ class Crowded:
         return self.run(BY_INDEX, query, values, generic=generic)[1]
 
 
-@pytest.fixture(scope="module", params=LABELS)
+def asking(most: int, after: str) -> dict[str, Any]:
+    return {"most": most, "lease": timedelta(minutes=1), "worker": "w", "after": after, "without": []}
+
+
+def label_of(value: object) -> str | None:
+    return f"{value[0]} {value[1]}" if isinstance(value, tuple) else None
+
+
+@pytest.fixture(scope="module", params=[*((label, ROWS) for label in LABELS), *IN_BULK], ids=label_of)
 def crowded(request: pytest.FixtureRequest, postgres: Postgres, migrated_template: str) -> Iterator[Crowded]:
     """Statistics are of the empty table until a test takes others."""
-    label: str = request.param
+    label, rows = request.param
     user = TABLES[label]
-    place: Place = postgres.create_database(f"crowded_{label.replace(' ', '_')}", template=migrated_template)
+    place: Place = postgres.create_database(f"crowded_{label.replace(' ', '_')}_{rows}", template=migrated_template)
     with place.connect() as connection:
         made(connection, user)
         connection.execute(f"ALTER TABLE {user.name} SET (autovacuum_enabled = off); ANALYZE {user.name}")
@@ -94,7 +118,7 @@ def crowded(request: pytest.FixtureRequest, postgres: Postgres, migrated_templat
         with asyncio.Runner() as runner:
             world = MappedWorld(database, connection, user, runner.run(shape_in(database, user)))
             runner.run(database.close())
-        connection.execute(user.new.format(due="(now() - interval '1 hour' + n * interval '1 ms')", count=ROWS))
+        connection.execute(user.new.format(due="(now() - interval '1 hour' + n * interval '1 ms')", count=rows))
         yield Crowded(connection, world)
     postgres.drop_database(place.name)
 
@@ -108,7 +132,7 @@ def assert_cheap(plan: Plan, index: str) -> None:
 
 @pytest.mark.parametrize("statistics", ["of the empty table", "of the full table"])
 @pytest.mark.parametrize("generic", [False, True], ids=["for these values", "for any values"])
-def test_claims_and_outcomes_find_ten_rows_among_two_hundred_thousand_by_index(
+def test_claims_and_outcomes_find_ten_rows_among_two_hundred_thousand_or_more_by_index(
     crowded: Crowded, statistics: str, generic: bool
 ) -> None:
     table = crowded.world.shape.table
@@ -129,7 +153,7 @@ def test_a_claim_lifts_the_fence_first_and_one_that_finds_nothing_writes_nothing
     connection, statements = crowded.connection, crowded.statements
     found, written = {}, {}
     for after in ("-infinity", "infinity"):
-        values = {"most": 10, "lease": timedelta(minutes=1), "worker": "w", "after": after, "without": []}
+        values = asking(10, after)
         connection.execute("SELECT setval('soloist.fence', 17)")
         with connection.transaction(force_rollback=True):
             connection.execute(statements.planner)
@@ -139,3 +163,40 @@ def test_a_claim_lifts_the_fence_first_and_one_that_finds_nothing_writes_nothing
     assert (len(found["-infinity"]), found["infinity"]) == (10, [])
     assert min(found["-infinity"]) > 10**15
     assert written == {"-infinity": (True,), "infinity": (False,)}
+
+
+@pytest.mark.parametrize(
+    "crowded",
+    [*((label, ROWS) for label in ("prisma", "prisma inline", "composite", "composite inline")), *IN_BULK],
+    indirect=True,
+    ids=label_of,
+)
+def test_behind_rows_that_an_old_transaction_keeps_a_claim_starts_where_the_last_one_ended(crowded: Crowded) -> None:
+    after = "-infinity"
+    with psycopg.connect(crowded.connection.info.dsn) as old:
+        old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        old.execute("SELECT count(*) FROM soloist.migrations")
+        for _ in range(20):
+            after = crowded.do(500, after)
+        _, from_the_head = crowded.claim(generic=True)
+        rows, plan = crowded.claim(generic=True, after=after)
+        assert len(rows) == 10
+    index = DUE_INDEX[crowded.world.user.label.split()[0]]
+    assert_cheap(plan, index)
+    assert f"Index Scan {index}" in from_the_head.nodes
+    assert not {node for node in from_the_head.nodes if any(word in node for word in FORBIDDEN)}
+
+
+@pytest.mark.parametrize(
+    "crowded", [*((label, ROWS) for label in ("prisma", "prisma inline")), *IN_BULK], indirect=True, ids=label_of
+)
+def test_rows_that_were_given_up_do_not_slow_a_claim(crowded: Crowded) -> None:
+    """The whole table is of them, their attempts used up and their time long past, but for ten."""
+    connection, user = crowded.connection, crowded.world.user
+    connection.execute(f'UPDATE {user.name} SET "status" = \'FAILED\', "attempts" = "maxAttempts"')
+    connection.execute(f"VACUUM {user.name}")
+    connection.execute(user.new.format(due="now()", count=10))
+    for generic in (False, True):
+        rows, plan = crowded.claim(generic=generic)
+        assert len(rows) == (0 if generic else 10)
+        assert_cheap(plan, DUE_INDEX["prisma"])
