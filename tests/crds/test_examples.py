@@ -1,7 +1,11 @@
 """Every example is taken by the real API server and by the program, and the kinds read well in kubectl."""
 
+import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -12,22 +16,54 @@ from soloist.domain.spec import Spec, parse_spec
 from tests.cluster.fixtures import Namespace
 from tests.crds.bad_rows import BASE
 
-FOLDER = Path(__file__).parents[2] / "manifests" / "examples"
-EXAMPLES = sorted(FOLDER.glob("*.yaml"))
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+FOLDER = MANIFESTS / "examples"
+KUSTOMIZED = sorted(path.parent for path in FOLDER.rglob("kustomization.yaml"))
+EXAMPLES = sorted(
+    path
+    for path in FOLDER.rglob("*.yaml")
+    # Kubernetes knows no Kustomization; the other two are what readers of the pages put there.
+    if path.name not in ("kustomization.yaml", "install.yaml") and "node_modules" not in path.parts
+)
+ON_ONE_NETWORK = {"backend-jobs"}
+"""Of manifests/examples/queues: a service of Docker Compose, whose page has another address put in elsewhere."""
+EVERY = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.relative_to(FOLDER).as_posix())
 
 
 def documents(example: Path) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(example.read_text(encoding="utf-8")) if document]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def hosts(value: Any) -> Iterator[str]:
+    """Of all URLs in it."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from hosts(each)
+    elif isinstance(value, str) and re.match(r"(https?|postgresql)://", value):
+        yield urlsplit(value).hostname or ""
+
+
+def test_the_examples_of_the_folders_are_among_them() -> None:
+    assert {path.parent.name for path in EXAMPLES} >= {"examples", "invoices", "payroll", "queues", "jobs", "sweeps"}
+    assert [path.name for path in KUSTOMIZED] == ["payroll"]
+
+
+@EVERY
 def test_an_example_begins_with_what_to_expect(example: Path) -> None:
     text = example.read_text(encoding="utf-8")
     assert text.startswith("# ")
     assert "\n# Expect " in text
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@EVERY
+def test_an_address_that_soloist_asks_is_found_from_its_own_namespace(example: Path) -> None:
+    asked = [doc for doc in documents(example) if doc["kind"] in ("ScheduledJob", "WorkQueue", "Secret")]
+    assert [
+        host for host in hosts(asked) if not re.search(r"\.[a-z-]+\.svc$", host) and host not in ON_ONE_NETWORK
+    ] == []
+
+
+@EVERY
 def test_the_program_takes_an_example(example: Path) -> None:
     for document in documents(example):
         if document["kind"] == "ScheduledJob":
@@ -39,18 +75,38 @@ def test_the_program_takes_an_example(example: Path) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@EVERY
 def test_the_server_takes_an_example(example: Path, namespace: Namespace) -> None:
+    """One that names its namespace has the test's own in its place."""
     generated = any("generateName" in document["metadata"] for document in documents(example))
-    said = namespace.kubectl("create" if generated else "apply", "--validate=strict", "-f", example)
+    text = example.read_text(encoding="utf-8").replace("\n  namespace: payroll\n", f"\n  namespace: {namespace.name}\n")
+    said = namespace.kubectl("create" if generated else "apply", "--validate=strict", "-f", "-", stdin=text)
     assert len(said.splitlines()) == len(documents(example))
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("folder", KUSTOMIZED, ids=lambda path: path.name)
+def test_the_server_takes_what_kustomize_makes_of_a_folder(folder: Path, namespace: Namespace, tmp_path: Path) -> None:
+    """With install.yaml beside it, as the folder says. Its namespaces are the test's own: a dry run makes none."""
+    shutil.copytree(folder, tmp_path / "made", ignore=shutil.ignore_patterns("backend", "install.yaml"))
+    shutil.copy(MANIFESTS / "install.yaml", tmp_path / "made")
+    made = namespace.kubectl("kustomize", tmp_path / "made")
+    found = [each for each in yaml.safe_load_all(made) if each["kind"] not in ("Namespace", "CustomResourceDefinition")]
+    assert {"Deployment", "Role", "ClusterRole"} <= {each["kind"] for each in found}
+    for each in found:
+        if "namespace" in each["metadata"]:
+            each["metadata"]["namespace"] = namespace.name
+    text = yaml.safe_dump_all(found)
+    said = namespace.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-", stdin=text)  # fmt: skip
+    assert len(said.splitlines()) == len(found)
+
+
+@pytest.mark.cluster
 def test_what_the_server_stores_is_what_the_program_reads(namespace: Namespace) -> None:
+    """Two examples may have a job of one name."""
     jobs = [doc for example in EXAMPLES for doc in documents(example) if doc["kind"] == "ScheduledJob"]
     for job in jobs:
-        stored = namespace.api.create(namespace.ours("scheduledjobs"), job)
+        stored = namespace.api.create(f"{namespace.ours('scheduledjobs')}?dryRun=All", job)
         assert parse_spec(stored["spec"]) == parse_spec(job["spec"])
 
 
