@@ -1,5 +1,6 @@
 """A parent that is ended with the test, as PID 1 where that is allowed, and a Lease server."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,8 +17,21 @@ def unshare_allowed() -> bool:
     return may_unshare()
 
 
+@pytest.fixture
+def no_signal_is_ignored() -> Iterator[None]:
+    """As a shell has SIGINT and SIGQUIT ignored by what it starts in the background, and by all that this starts."""
+    ignored = [number for number in (signal.SIGINT, signal.SIGQUIT) if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @pytest.fixture(params=["as PID 1", "as an ordinary process"])
-def start(request: pytest.FixtureRequest, tmp_path: Path, unshare_allowed: bool) -> Iterator[Start]:
+def start(
+    request: pytest.FixtureRequest, tmp_path: Path, unshare_allowed: bool, no_signal_is_ignored: None
+) -> Iterator[Start]:
     as_pid_1 = request.param == "as PID 1"
     if as_pid_1 and not unshare_allowed:
         pytest.skip("a PID namespace needs root (unshare --pid)")
