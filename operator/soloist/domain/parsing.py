@@ -43,11 +43,15 @@ def parse_job(raw: Raw, known: Job | None = None) -> Job:
 
 
 def parse_run(raw: Raw) -> Run:
-    """Read a JobRun; one without a status has just been created and is Pending."""
+    """Read a JobRun; one without a status has just been created and is Pending.
+
+    A phase that only a newer version knows reads as Unknown: nothing is launched for it or written to it, and what may still be
+    going on holds others up until its time-out has passed.
+    """
     meta, spec, status = raw["metadata"], _mapping(raw.get("spec")), _mapping(raw.get("status"))
     lease = _mapping(spec.get("lease"))
     trigger = spec.get("trigger", "Manual")
-    phase = status.get("phase", "Pending")
+    phase = status.get("phase") or "Pending"
     return Run(
         namespace=meta["namespace"],
         name=meta["name"],
@@ -60,7 +64,7 @@ def parse_run(raw: Raw) -> Run:
         lease=f"{lease.get('namespace', '')}/{lease['name']}" if "name" in lease else None,
         epoch=lease.get("epoch"),
         created=parse_time(meta.get("creationTimestamp")) or datetime.fromtimestamp(0, UTC),
-        phase=Phase(phase) if phase in set(Phase) else Phase.PENDING,
+        phase=Phase(phase) if phase in set(Phase) else Phase.UNKNOWN,
         reason=str(status.get("reason", "")),
         attempt=int(status.get("attempt") or 0),
         attempt_epoch=int(status.get("epoch") or 0),
