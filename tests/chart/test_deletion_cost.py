@@ -54,7 +54,17 @@ def test_the_rights_and_the_policy_are_those_of_the_manifest() -> None:
             for each in found
         ]
 
-    assert bare(of_the_cost(rendered(VALUES))) == bare(ours)
+    kinds = [each["kind"] for each in ours]
+    assert kinds == [*POLICY, "Role", "RoleBinding"], "kubectl applies them in this order: never the right alone"
+    assert sorted(bare(of_the_cost(rendered(VALUES))), key=str) == sorted(bare(ours), key=str)
+
+
+def test_that_helm_makes_the_right_before_the_policy_is_said_for_as_long_as_it_does() -> None:
+    """It renders in the order in which it installs; an order of kinds cannot be given to it, and hooks are not of a release."""
+    kinds = [each["kind"] for each in documents(rendered(VALUES))]
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    first = kinds.index("Role") < kinds.index("ValidatingAdmissionPolicy")
+    assert ("**Helm makes the right before the policy**" in page) == first
 
 
 def test_without_rights_of_the_chart_the_policy_is_there_all_the_same() -> None:
