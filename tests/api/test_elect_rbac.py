@@ -51,15 +51,52 @@ def test_a_sidecar_with_exactly_these_rights_works_and_uses_them_all(
         for pod in pods:
             pod.sidecar.start()
         first = holder(pods)
-        until(lambda: first.ask("/sweep/ticks?every=1s", "POST")[0] == 200, what="a slot is granted", timeout=60)
+        until(lambda: first.ask("/sweep/ticks?every=1s", "POST")[0] == 200, what="a slot is granted", timeout=120)
         assert first.ask("/release?for=60s", "POST")[0] == 202
         second = holder(pods, other_than=first)
-        until(lambda: second.ask("/sweep/ticks?every=1s", "POST")[0] == 200, what="another is", timeout=60)
+        until(lambda: second.ask("/sweep/ticks?every=1s", "POST")[0] == 200, what="another is", timeout=120)
     finally:
         for pod in pods:
             pod.stop()  # a watch is on record once it has ended
-    until(lambda: {verb for verb, _ in requested(cluster)} == rights(), what="each right was used", timeout=60)
+    until(lambda: {verb for verb, _ in requested(cluster)} == rights(), what="each right was used", timeout=120)
     assert [verb for verb, status in requested(cluster) if status in (401, 403)] == []
+
+
+def test_a_sidecar_that_lacks_one_of_them_says_which(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """Each in a namespace of its own; the one that may not watch leads all the same, since it reads as well."""
+    pods = {verb: Pod(verb, tmp_path, tmp_path / "none.js", lacking(verb, control_plane, tmp_path)) for verb in sorted(rights())}  # fmt: skip
+    try:
+        for pod in pods.values():
+            pod.sidecar.start()
+        for verb, pod in pods.items():
+            said = "watch refused" if verb == "watch" else f'cannot {verb} resource "leases"'
+            until(lambda said=said, pod=pod: said in log_of(pod), what=f"it says that it may not {verb}", timeout=120)
+            leads = 200 if verb == "watch" else 409
+            until(
+                lambda leads=leads, pod=pod: pod.ask("/sweep")[0] == leads, what=f"{leads} without {verb}", timeout=60
+            )
+    finally:
+        for pod in pods.values():
+            pod.stop()
+
+
+def lacking(verb: str, cluster: ControlPlane, folder: Path) -> dict[str, str]:
+    """What a sidecar needs to run as the account of the manifest with all its rights but that."""
+    namespace = f"t-elect-without-{verb}"
+    cluster.api().create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    found = list(yaml.safe_load_all(RIGHTS.read_text()))
+    for rule in (rule for doc in found for rule in doc.get("rules", ())):
+        rule["verbs"] = [each for each in rule["verbs"] if each != verb]
+    for doc in found:
+        doc.update({"rules": [rule for rule in doc["rules"] if rule["verbs"]]} if "rules" in doc else {})
+    cluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=yaml.safe_dump_all(found))
+    token = cluster.service_account_token(namespace, "backend")
+    config = cluster.kubeconfig(folder / f"{verb}.kubeconfig", user="backend", token=token)
+    return {"KUBECONFIG": str(config), "POD_NAMESPACE": namespace, "SOLOIST_LEASE": "sweep", "SOLOIST_HEALTH": ""}
+
+
+def log_of(pod: Pod) -> str:
+    return pod.sidecar.log.read_text(errors="replace").replace('\\"', '"') if pod.sidecar.log.exists() else ""
 
 
 def without_health(arguments: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """manifests/rbac: each verb that is taken away is gone, so none is granted twice and none is there beside the need.
 
-Other tests (test_rbac.py, test_elect_rbac.py, test_external_metrics.py, and of workers and their deletion cost) show on the audit log
+Other tests (test_rbac.py, test_elect_rbac.py, test_external_metrics.py, and tests/chart/test_worker_rights.py) show on the audit log
 that each of these is used and nothing else is asked for; so without it that request is refused.
 """
 
@@ -83,9 +83,9 @@ def test_a_verb_that_is_taken_away_is_granted_by_nothing_else(file: Path, contro
         path = f"{path}/{role['metadata']['name']}"
         for less, asked in without(role):
             answer = partial(may, api, {"user": user, "resourceAttributes": {**asked, "namespace": namespace}})
-            until(answer, what=f"it is granted: {asked}", timeout=30)
+            until(answer, what=f"it is granted: {asked}", timeout=90)
             api.replace(path, less)
-            until(lambda answer=answer: not answer(), what=f"it is granted no more: {asked}", timeout=30)
+            until(lambda answer=answer: not answer(), what=f"it is granted no more: {asked}", timeout=90)
             api.replace(path, role)
             count += 1
     assert count

@@ -65,7 +65,7 @@ def test_the_crds_and_all_that_is_of_their_kind_outlive_the_release_unless_that_
 
 
 def test_the_rights_are_those_of_the_manifests() -> None:
-    """Name for name: a test of tests/api proves that each of them is used and no other is asked for."""
+    """Name for name: tests/api/test_rbac.py and test_worker_rights.py prove that each of them is used and no other is asked for."""
     ours = [
         document
         for file in ("controller.yaml", "worker.yaml")

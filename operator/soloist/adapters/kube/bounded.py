@@ -21,7 +21,7 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from soloist.adapters.kube.config import Access
-from soloist.domain.errors import ConfigError, TransientError
+from soloist.domain.errors import ConfigError, PermanentError, TransientError
 
 Raw = dict[str, Any]
 
@@ -58,9 +58,14 @@ class BoundedClient:
         return self._bounded(doing, exchange, timeout)
 
     def lines(self, path: str, *, silence: float) -> Iterator[Raw]:
-        """The objects of a watch, one a line, until it ends; ``silence`` bounds each read. For a thread of its own."""
+        """The objects of a watch, one a line, until it ends; ``silence`` bounds each read. For a thread of its own.
+
+        ``PermanentError`` where it may not be watched, ``TransientError`` where it broke.
+        """
         response = self._call("GET", path, None, silence, again=False)
         try:
+            if response.status == 403:
+                raise PermanentError(f"GET {path}: the API server answered 403: grant the right to watch it.")
             if response.status != 200:
                 raise TransientError(f"GET {path}: the API server answered {response.status}", sent=False)
             pending = b""

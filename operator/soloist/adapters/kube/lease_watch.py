@@ -1,7 +1,7 @@
 """Watches that only wake: one on the Lease, one on the holder's Pod, each in a thread and on connections of its own.
 
 Nothing that they bring is believed, and nothing waits for them: the elector reads each period anyway. So a watch that is
-cut, silent, expired (410) or refused costs at most that period, and simply starts again.
+cut, silent, expired (410) or refused costs at most that period, and simply starts again; that it may not be is said once.
 """
 
 import logging
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from soloist.adapters.kube.bounded import BoundedClient, Raw
 from soloist.adapters.kube.config import Access
 from soloist.adapters.kube.lease import lease_watch_path, pod_watch_path
-from soloist.domain.errors import TransientError
+from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.holder_pod import HolderPod
 
 logger = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ class _Watch:
         self._client.close()
 
     def _run(self) -> None:
+        said = ""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._ended or self._path is not None)
@@ -89,6 +90,10 @@ class _Watch:
                 self._follow(path)
             except TransientError as error:
                 logger.debug("watch ended", extra={"path": path, "error": str(error)})
+            except PermanentError as error:
+                if str(error) != said:
+                    logger.warning("watch refused", extra={"path": path, "error": str(error)})
+                said = str(error)
             with self._changed:
                 self._changed.wait_for(lambda: self._ended or self._path != path, timeout=_PAUSE)  # noqa: B023 - called at once
 
