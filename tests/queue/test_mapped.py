@@ -190,6 +190,24 @@ CHANGES: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.parametrize("label", ["prisma inline", "snake inline", "composite inline"])
+def test_a_claim_in_columns_is_lost_once_the_application_takes_its_fence_out(run: Run, label: str) -> None:
+    async def body(world: MappedWorld) -> None:
+        (key,) = await world.add()
+        rows = world.rows()
+        (claim,) = await rows.claim(1)
+        assert world.user.inline is not None
+        cancelled = f'{STATUS[label.split()[0]]}, "{world.user.inline["fence"]}" = NULL'
+        world.connection.execute(f"UPDATE {world.user.name} SET {cancelled}")
+        before = world.row(key)
+        assert await rows.renew([claim]) == set()
+        assert await rows.settle([Done(claim=claim)]) == [LOST]
+        assert await rows.claim(1) == []
+        assert world.row(key) == before
+
+    run(label, body)
+
+
 @pytest.mark.parametrize("label", WRITTEN)
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_row_that_the_application_changed_is_left_as_it_is_and_named(run: Run, label: str, what: str) -> None:

@@ -4,6 +4,7 @@ the application's own."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,8 +18,10 @@ from psycopg.rows import class_row
 
 import tests.queue.databases as databases
 from soloist.adapters.postgres.registration import register
+from soloist.domain.claims import Done, Verdict
 from soloist.domain.errors import PermanentError
 from soloist.shells.cli import cli
+from tests.cluster.children import until
 from tests.contracts.rows import HOUR, Key
 from tests.docs.pages import DOCS
 from tests.postgres.server import Database as Place
@@ -69,10 +72,17 @@ class Caller:
         holes = ", %s" * len(more)
         return scalar(self.connection, f"SELECT soloist.{verb}(%s, %s, %s{holes})", (QUEUE, row.pk, row.fence, *more))
 
-    def key(self, row: Claimed) -> Key:
+    def cancel(self, keys: list[Key]) -> list[str]:
+        single = len(self.world.shape.table.id) == 1
+        pks = [key[0] if single else scalar(self.connection, "SELECT %s::text[]::text", ([*key],)) for key in keys]
+        query = "SELECT soloist.cancel_rows(%s, %s::text[])"
+        return [row[0] for row in self.connection.execute(query, (QUEUE, pks))]
+
+    def key(self, row: Claimed | str) -> Key:
+        pk = row if isinstance(row, str) else row.pk
         if len(self.world.shape.table.id) == 1:
-            return (row.pk,)
-        return tuple(scalar(self.connection, "SELECT %s::text[]", (row.pk,)))
+            return (pk,)
+        return tuple(scalar(self.connection, "SELECT %s::text[]", (pk,)))
 
     def states(self, keys: list[Key]) -> list[str]:
         return [self.world.standing(key).state for key in keys]
@@ -220,6 +230,72 @@ def test_a_row_is_renewed_failed_and_released_by_itself(enter: Enter, label: str
         assert (row.attempt, row.tries) == (3, 1)
 
     enter(label, body)
+
+
+@pytest.mark.parametrize("label", WRITTEN)
+def test_rows_that_are_cancelled_are_worked_no_more_and_a_claim_on_one_is_lost(enter: Enter, label: str) -> None:
+    async def body(caller: Caller) -> None:
+        keys = await caller.world.add(6)
+        done, dead, ours, theirs = caller.claim(4)
+        assert caller.settle((done, "Done"), (dead, "Failed", "410", None)) == ["Accepted", "Accepted"]
+        (claim,) = await (rows := caller.world.rows()).claim(1)
+        with caller.connection.transaction(force_rollback=True):
+            assert len(caller.cancel(keys)) == 4
+        assert await rows.renew([claim]) == {claim.fence}
+        assert {caller.key(row) for row in caller.cancel(keys * 2)} == {*keys} - {caller.key(done), caller.key(dead)}
+        assert caller.cancel(keys) == []
+        status = caller.world.shape.table.status
+        assert status is not None
+        found = [(caller.world.row(key) or {})[status.column] for key in keys]
+        assert Counter(map(str, found)) == {status.done: 1, status.failed: 5}
+        assert await rows.renew([claim]) == set()
+        assert await rows.settle([Done(claim=claim)]) == [Verdict.LOST]
+        with pytest.raises(psycopg.Error, match="is lost"):
+            caller.one("complete_row", ours)
+        assert caller.settle((theirs, "PutBack")) == ["Lost"]
+        assert caller.claim(6) == []
+        assert caller.world.sidecar() == 0
+        assert scalar(caller.connection, "SELECT array_agg(last_error) FROM soloist.dead_rows") == ["410"]
+
+    enter(label, body)
+
+
+def test_a_row_is_cancelled_however_its_key_is_written(enter: Enter) -> None:
+    async def body(caller: Caller) -> None:
+        ((key,),) = await caller.world.add()
+        (row,) = caller.claim()
+        assert caller.cancel([(key.upper(),)]) == [row.pk]
+        with pytest.raises(psycopg.Error, match="is lost"):
+            caller.one("renew_row", row, "1 hour")
+
+    enter("uuid", body)
+
+
+def test_a_row_whose_outcome_is_on_its_way_is_waited_for_and_not_cancelled(enter: Enter, queue_database: Place) -> None:
+    async def body(caller: Caller) -> None:
+        (key,) = await caller.world.add()
+        (row,) = caller.claim()
+        with queue_database.connect(autocommit=False) as other:
+            Caller(other, caller.world).one("complete_row", row)
+            cancelling = asyncio.create_task(asyncio.to_thread(caller.cancel, [key]))
+            with queue_database.connect() as watcher:
+                waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                await asyncio.to_thread(until, lambda: scalar(watcher, waits), what="it waits", timeout=60)
+            other.commit()
+        assert await cancelling == []
+        assert caller.world.standing(key).state == "done"
+
+    enter("prisma", body)
+
+
+def test_rows_that_their_application_moves_are_not_cancelled_by_a_function(enter: Enter) -> None:
+    async def body(caller: Caller) -> None:
+        keys = await caller.world.add()
+        with pytest.raises(psycopg.Error, match="its application's to move") as refused:
+            caller.cancel(keys)
+        assert "Give the row another status or due time" in str(refused.value.diag.message_hint)
+
+    enter("schedules", body)
 
 
 def test_a_schedule_that_its_application_moves_is_worked_by_functions_alone(enter: Enter) -> None:

@@ -153,6 +153,32 @@ BEGIN
     RETURNING w.id;
 END $$;
 
+CREATE FUNCTION soloist.cancel_rows(queue text, pks text[]) RETURNS SETOF text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    q soloist.mapped_queues := soloist.mapped_queue(queue);
+    gone text;
+    keys text[] := '{}';
+BEGIN
+    IF q.cancel IS NULL THEN
+        RAISE EXCEPTION 'the rows of queue "%" are its application''s to move', queue
+            USING ERRCODE = '0A000', HINT = 'Give the row another status or due time, or delete it.';
+    END IF;
+    FOR gone IN EXECUTE q.cancel USING ARRAY(SELECT DISTINCT a.pk FROM unnest(pks) AS a(pk)) LOOP
+        keys := keys || gone;
+    END LOOP;
+    DELETE FROM soloist.claims AS k WHERE k.key = ANY (keys);
+    DELETE FROM soloist.dead_rows AS d WHERE d.key = ANY (keys);
+    RETURN QUERY SELECT substr(a.key, length(q.source::text) + 2) FROM unnest(keys) AS a(key);
+END $$;
+
 CREATE FUNCTION soloist.check_epoch(shard text, epoch bigint) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -665,12 +691,15 @@ CREATE TABLE soloist.mapped_queues (
     claims text[] NOT NULL,
     renew text NOT NULL,
     settle text NOT NULL,
-    retry text NOT NULL
+    retry text NOT NULL,
+    cancel text
 );
 
 COMMENT ON COLUMN soloist.mapped_queues.attempts_column IS 'Where a row holds its own limit of attempts.';
 
 COMMENT ON COLUMN soloist.mapped_queues.waits IS 'Between attempts, for rows that their application was to move and did not.';
+
+COMMENT ON COLUMN soloist.mapped_queues.cancel IS 'Null where the application moves the rows.';
 
 CREATE FUNCTION soloist.mapped_queue(queue text) RETURNS soloist.mapped_queues
     LANGUAGE plpgsql STABLE

@@ -12,6 +12,7 @@ from typing import Any
 
 from psycopg.sql import SQL, Composable
 
+from soloist.adapters.postgres.cancel_sql import cancel
 from soloist.adapters.postgres.column_sql import Text, counted
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_opening import shape_in
@@ -43,12 +44,12 @@ async def register(database: Database, name: str, spec: QueueSpec) -> None:
 def registration(shape: Shape, spec: QueueSpec) -> Mapping[str, Any]:
     """One row of soloist.mapped_queues."""
     limit, waits = spec.retry.max_attempts, list(spec.retry.schedule)
-    keys = _keys(shape)
+    keys, handler = _keys(shape), shape.table.outcome is OutcomeBy.HANDLER
     return {
         "queue": shape.queue,
         "source": shape.source,
         "hold": spec.after_crash is AfterCrash.HOLD,
-        "handler": shape.table.outcome is OutcomeBy.HANDLER,
+        "handler": handler,
         "max_reclaims": spec.max_reclaims,
         "max_attempts": len(waits) + 1 if isinstance(limit, Column) else limit,
         "attempts_column": limit.name if isinstance(limit, Column) else None,
@@ -58,6 +59,7 @@ def registration(shape: Shape, spec: QueueSpec) -> Mapping[str, Any]:
         "renew": _text(renew(shape), {**keys, "fence": "$2", "lease": "$3"}),
         "settle": _text(settle(shape), {**keys, **_SETTLE}),
         "retry": _text(retry(shape), {"ids": "$1"}),
+        "cancel": None if handler else _text(cancel(shape), {**keys, "fence": "NULL"}),
     }
 
 

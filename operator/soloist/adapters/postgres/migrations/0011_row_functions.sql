@@ -17,10 +17,12 @@ CREATE TABLE soloist.mapped_queues (
     claims text[] NOT NULL,
     renew text NOT NULL,
     settle text NOT NULL,
-    retry text NOT NULL
+    retry text NOT NULL,
+    cancel text
 );
 
 COMMENT ON COLUMN soloist.mapped_queues.attempts_column IS 'Where a row holds its own limit of attempts.';
+COMMENT ON COLUMN soloist.mapped_queues.cancel IS 'Null where the application moves the rows.';
 COMMENT ON COLUMN soloist.mapped_queues.waits IS 'Between attempts, for rows that their application was to move and did not.';
 
 CREATE FUNCTION soloist.mapped_queue(queue text) RETURNS soloist.mapped_queues
@@ -217,6 +219,34 @@ DECLARE
     q soloist.mapped_queues := soloist.mapped_queue(queue);
 BEGIN
     RETURN QUERY EXECUTE q.retry USING ids;
+END $$;
+
+-- Takes rows out of work, by their primary keys, also one that is being worked: its worker finds its claim lost. They get the
+-- status of rows that were given up, and have no letter. Gives the keys of those that were waiting or being worked.
+CREATE FUNCTION soloist.cancel_rows(queue text, pks text[]) RETURNS SETOF text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+    q soloist.mapped_queues := soloist.mapped_queue(queue);
+    gone text;
+    keys text[] := '{}';
+BEGIN
+    IF q.cancel IS NULL THEN
+        RAISE EXCEPTION 'the rows of queue "%" are its application''s to move', queue
+            USING ERRCODE = '0A000', HINT = 'Give the row another status or due time, or delete it.';
+    END IF;
+    FOR gone IN EXECUTE q.cancel USING ARRAY(SELECT DISTINCT a.pk FROM unnest(pks) AS a(pk)) LOOP
+        keys := keys || gone;
+    END LOOP;
+    DELETE FROM soloist.claims AS k WHERE k.key = ANY (keys);
+    DELETE FROM soloist.dead_rows AS d WHERE d.key = ANY (keys);
+    RETURN QUERY SELECT substr(a.key, length(q.source::text) + 2) FROM unnest(keys) AS a(key);
 END $$;
 
 -- One claim, inside the application's own transaction. Where it is lost (SO001), or the row is not as it was when its work

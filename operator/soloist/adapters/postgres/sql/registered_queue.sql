@@ -1,2 +1,3 @@
-SELECT source, hold, handler, max_reclaims, max_attempts, attempts_column, waits, jitter, claims, renew, settle, retry
+SELECT
+    source, hold, handler, max_reclaims, max_attempts, attempts_column, waits, jitter, claims, renew, settle, retry, cancel
 FROM soloist.mapped_queues WHERE queue = %(queue)s
