@@ -187,9 +187,7 @@ def test_behind_rows_that_an_old_transaction_keeps_a_claim_starts_where_the_last
     assert not {node for node in from_the_head.nodes if any(word in node for word in FORBIDDEN)}
 
 
-@pytest.mark.parametrize(
-    "crowded", [*((label, ROWS) for label in ("prisma", "prisma inline")), *IN_BULK], indirect=True, ids=label_of
-)
+@pytest.mark.parametrize("crowded", [("prisma", ROWS), *IN_BULK], indirect=True, ids=label_of)
 def test_rows_that_were_given_up_do_not_slow_a_claim(crowded: Crowded) -> None:
     """The whole table is of them, their attempts used up and their time long past, but for ten."""
     connection, user = crowded.connection, crowded.world.user
