@@ -10,27 +10,27 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from soloist.domain.books import RECENT
 from soloist.domain.instants import parse_time
-from soloist.domain.schedule import parse_schedule
-from tests.cluster.backend import Backend
+from tests.api.reasons import due_ticks, uncounted, unexplained
+from tests.cluster.backend import Backend, Received
 from tests.cluster.children import Child, until
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace
 
 Raw = dict[str, Any]
 LEASE_SECONDS = 4
+PATIENCE = 90.0
+"""Seconds until what is due must be decided and over. A run of which nobody knows is waited for as long as its time-out."""
 FAST = {"SOLOIST_LEASE_DURATION": str(LEASE_SECONDS), "SOLOIST_LEASE_RETRY_PERIOD": "0.8", "SOLOIST_LEASE_MARGIN": "1"}
 
 
@@ -198,47 +198,42 @@ def requests_by_tick(backend: Backend, path: str) -> Counter[str]:
     return Counter(seen.header("Soloist-Scheduled-Time") for seen in received)
 
 
-def audit(crew: Crew, backend: Backend, job: str, *, path: str, settle: float = 3.0, early: float = 0.05) -> None:
-    """No tick twice, none early, none lost without a reason. ``settle``: seconds that the newest tick may still take.
+def audit(crew: Crew, backend: Backend, job: str, *, path: str, early: float = 0.05) -> None:
+    """No tick twice, none early, and none of those due by now lost without a reason, once each is decided and over.
 
     ``early``: seconds before its time that are forgiven, where the leader's clock is wrong.
     """
-    status = crew.status(job)
-    counted = requests_by_tick(backend, path)
-    twice = {tick: count for tick, count in counted.items() if tick and count > 1}
+    ticks = due_ticks(crew.status(job), datetime.now(UTC))
+    lost: list[datetime] = []
+
+    def each_is_explained() -> bool:
+        received = {tick for seen in backend.received() if seen.path == path and (tick := tick_of(seen)) is not None}
+        lost[:] = unexplained(ticks, crew.status(job), crew.runs(job), received)
+        return not lost
+
+    try:
+        until(each_is_explained, what="each tick is explained", timeout=PATIENCE)
+    except TimeoutError:
+        pytest.fail(f"{job}: not received, and no reason: {lost}\n{crew.status(job)}")
+    twice = {tick: count for tick, count in requests_by_tick(backend, path).items() if tick and count > 1}
     assert not twice, f"launched twice: {twice}"
     for seen in backend.received():
-        tick = parse_time(seen.header("Soloist-Scheduled-Time"))
+        tick = tick_of(seen)
         if seen.path == path and tick is not None:
             assert seen.at >= tick - timedelta(seconds=early), f"early: {tick} at {seen.at}"
-    unexplained = [tick for tick in expected_ticks(status, settle) if not explained(tick, status, counted, crew, job)]
-    assert not unexplained, f"no run and no reason: {unexplained}\n{status.get('recent')}"
+    status = crew.status(job)
+    assert status["observedGeneration"] > 1 or uncounted(status) == 0, f"the counters do not add up: {status}"
+
+
+def tick_of(seen: Received) -> datetime | None:
+    return parse_time(seen.header("Soloist-Scheduled-Time"))
 
 
 def expected_ticks(status: Raw, settle: float) -> list[datetime]:
     """The ticks of the schedule as it was last observed, from since to the watermark, which must be near."""
-    seen = status["observedSchedule"]
-    schedule = parse_schedule(seen["schedule"], seen["timeZone"])
-    since, watermark = parse_time(seen["since"]), parse_time(status["watermark"])
-    assert since is not None
+    watermark = parse_time(status["watermark"])
     assert watermark is not None
-    now = datetime.fromtimestamp(time.time(), since.tzinfo)
-    undecided = schedule.newest(after=watermark, until=now - timedelta(seconds=settle), limit=10)
-    assert seen["suspend"] or not undecided, f"ticks stay undecided: {undecided}"
-    return schedule.newest(after=since, until=watermark, limit=1000)
-
-
-def explained(tick: datetime, status: Raw, counted: Counter[str], crew: Crew, job: str) -> bool:
-    """It was received, or a line of ``recent`` or a run says why not. Successes do not: folded, they span others' ticks."""
-    if counted.get(tick.strftime("%Y-%m-%dT%H:%M:%SZ")):
-        return True
-    recent = status.get("recent", [])
-    oldest = parse_time(recent[0]["first"]) if len(recent) == RECENT else None
-    if oldest is not None and tick < oldest:
-        return True  # its line was dropped; nobody can tell any more
-    for line in recent:
-        first, last = parse_time(line["first"]), parse_time(line["last"])
-        spans = first is not None and last is not None and first <= tick <= last
-        if spans and line["result"] != "Succeeded":
-            return True
-    return any(parse_time(run["spec"].get("scheduledTime")) == tick for run in crew.runs(job))
+    due = due_ticks(status, datetime.now(UTC) - timedelta(seconds=settle))
+    undecided = [tick for tick in due if tick > watermark]
+    assert not undecided, f"ticks stay undecided: {undecided}"
+    return due_ticks(status, watermark)

@@ -104,7 +104,7 @@ def test_steps_of_a_second_or_two_repeat_nothing_and_lose_nothing(crews: Crews, 
         through(crew, "often", killed)
         nothing_twice_or_early(backend, path, early=2.0)
         attempts_ascend(backend, path)
-        audit(crew, backend, "often", path=path, settle=5, early=2.0)
+        audit(crew, backend, "often", path=path, early=2.0)
         assert earliest(backend, path) < -0.3, "the steps did reach the launches"
 
 

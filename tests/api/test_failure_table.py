@@ -219,7 +219,7 @@ def test_the_application_sees_the_call_under_way_once(row: Row) -> None:
 @ALL
 def test_the_application_sees_no_tick_twice_and_none_early(row: Row) -> None:
     for job in ("sweep", "every-tick"):
-        audit(row.crew, row.backend, job, path=row.path(job), settle=8.0)
+        audit(row.crew, row.backend, job, path=row.path(job))
 
 
 @ALL

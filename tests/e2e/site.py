@@ -118,7 +118,7 @@ class Site:
 
     def audit(self) -> int:
         """How many ticks were received, once each."""
-        audit(self, self.backend, EVERY_SECOND, path=f"/{EVERY_SECOND}", settle=20)  # type: ignore[arg-type]
+        audit(self, self.backend, EVERY_SECOND, path=f"/{EVERY_SECOND}")  # type: ignore[arg-type]
         return len(self.backend.received(f"/{EVERY_SECOND}"))
 
     def dsn(self) -> str:
