@@ -119,7 +119,7 @@ def test_many_are_enqueued_at_once_less_those_whose_key_is_there(connection: Con
         ("soloist.claim('q', NULL)", "n is <NULL>, and"),
         ("soloist.settle('{1}', '{1}', '{done}', NULL, NULL)", "outcomes holds something else than {Done,Failed,PutBack,"),
         ("soloist.settle('{1}', '{1}', '{NULL}', NULL, NULL)", "outcomes holds something else than"),
-        ("soloist.fail('{1,2}', '{1,2}', '{x}', '{1 s}')", "there are 2 ids, 2 fences, 1 errors and 1 waits"),
+        ("soloist.fail('{1,2}', '{1,2}', '{x}', '{1 s}')", "there are 2 ids, 2 fences, 2 outcomes, 1 errors and 1 waits"),
         ("soloist.settle('{1,2}', '{1,2}', '{Done}', NULL, NULL)", "there are 2 ids, 2 fences, 1 outcomes, <NULL> errors"),
         ("soloist.claim('q', 1, '0 s')", "lease is 00:00:00, and has to be longer than nothing"),
         ("soloist.enqueue('', '{}')", "queue_is_named"),

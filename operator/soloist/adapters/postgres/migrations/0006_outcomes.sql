@@ -52,54 +52,6 @@ BEGIN
     RETURNING w.id;
 END $$;
 
--- Failed attempts, one error and one `retry_in` for each: how long from now, on the database's clock, until the next
--- attempt. Null gives the row up: it moves to dead_items in this very statement.
-CREATE FUNCTION soloist.fail(ids bigint[], fences bigint[], errors text[], retry_in interval[]) RETURNS SETOF bigint
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
-AS $$
-BEGIN
-    -- A row without a wait is given up: of arrays of several lengths some would be that nobody meant.
-    IF cardinality(ids) <> ANY (ARRAY[cardinality(fences), cardinality(errors), cardinality(retry_in)]) THEN
-        RAISE EXCEPTION 'there are % ids, % fences, % errors and % waits',
-            cardinality(ids), cardinality(fences), cardinality(errors), cardinality(retry_in)
-            USING ERRCODE = '22023', HINT = 'Give one of each for each row, null for those without.';
-    END IF;
-    RETURN QUERY
-    WITH said AS MATERIALIZED (
-        SELECT w.id, left(a.error, 4000) AS error, a.wait
-        FROM unnest(ids, fences, errors, retry_in) AS a(id, fence, error, wait)
-        JOIN soloist.work_items AS w ON w.id = a.id AND w.fence = a.fence
-        ORDER BY w.id
-        FOR UPDATE OF w
-    ), gone AS (
-        DELETE FROM soloist.work_items AS w USING said AS s
-        WHERE w.id = s.id AND s.wait IS NULL
-        RETURNING w.*, s.error
-    ), dead AS (
-        INSERT INTO soloist.dead_items AS d (
-            id, due_at, created_at, fence, attempt, reclaims, priority, queue, unique_key, last_error, payload, reason
-        )
-        SELECT
-            g.id, g.due_at, g.created_at, g.fence, g.attempt + 1, 0, g.priority, g.queue, g.unique_key, g.error,
-            g.payload, 'Failed'
-        FROM gone AS g
-        RETURNING d.id
-    ), again AS (
-        UPDATE soloist.work_items AS w
-        SET attempt = w.attempt + 1, reclaims = 0, due_at = clock_timestamp() + s.wait, last_error = s.error,
-            fence = NULL, lease_until = NULL, claimed_by = NULL
-        FROM said AS s
-        WHERE w.id = s.id AND s.wait IS NOT NULL
-        RETURNING w.id
-    )
-    SELECT d.id FROM dead AS d UNION ALL SELECT a.id FROM again AS a;
-END $$;
-
 -- Outcomes of any kind, each under its fence, in one statement. `outcomes` holds Done, Failed, PutBack, Interrupted,
 -- ReclaimedTooOften or Refused; `errors` and `retry_in` are null where an outcome has none. A Failed row is given up where
 -- it has no retry_in, and a row that is PutBack with one is not handed out before. The last three wait for a person among
@@ -117,6 +69,7 @@ AS $$
 DECLARE
     known CONSTANT text[] := ARRAY['Done', 'Failed', 'PutBack', 'Interrupted', 'ReclaimedTooOften', 'Refused'];
 BEGIN
+    -- A Failed row without a wait is given up: of arrays of several lengths some would be that nobody meant.
     IF NOT outcomes <@ known OR array_position(outcomes, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'outcomes holds something else than %', known
             USING ERRCODE = '22023', HINT = 'Give one outcome for each id.';
@@ -165,6 +118,14 @@ BEGIN
     )
     SELECT g.id FROM gone AS g UNION ALL SELECT a.id FROM again AS a;
 END $$;
+
+-- Failed attempts, one error and one `retry_in` for each: how long from now, on the database's clock, until the next
+-- attempt. Null gives the row up: it moves to dead_items in this very statement.
+CREATE FUNCTION soloist.fail(ids bigint[], fences bigint[], errors text[], retry_in interval[]) RETURNS SETOF bigint
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT soloist.settle(ids, fences, array_fill('Failed'::text, ARRAY[coalesce(cardinality(ids), 0)]), errors, retry_in)
+$$;
 
 -- One claim, inside the application's own transaction: where it is lost they raise SO001, and nothing of the
 -- transaction stays.
