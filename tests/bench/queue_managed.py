@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
-from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.adapters.postgres.managed import ManagedRows
 from soloist.domain.polling import next_from_head
 from soloist.domain.queue_parsing import parse_queue
 from soloist.domain.queue_spec import QueueSpec
@@ -85,7 +86,7 @@ class Worker(Functions):
 
 
 async def managed_rows(database: Database, boottime: Callable[[], float]) -> Rows:
-    return ManagedRows(database, ManagedQueue.of(NAME, spec(), worker="w"), boottime=boottime)
+    return ManagedRows(database, ClaimRules.of(NAME, spec(), worker="w"), boottime=boottime)
 
 
 def spec() -> QueueSpec:

@@ -13,11 +13,11 @@ from psycopg import sql
 
 import tests.queue.databases as databases
 from soloist.adapters.postgres.catalog import read_catalog
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped import MappedRows
 from soloist.adapters.postgres.mapped_dead import DeadRows
 from soloist.adapters.postgres.mapped_opening import shape_of
-from soloist.adapters.postgres.mapped_queue import MappedQueue
 from soloist.adapters.postgres.mapped_sql import Shape
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.queue_parsing import Invalid, parse_queue
@@ -56,16 +56,8 @@ class MappedWorld:
     def rows(
         self, *, lease: timedelta = timedelta(minutes=1), hold: bool = False, max_reclaims: int = 5, **more: Any
     ) -> MappedRows:
-        queue = MappedQueue(
-            name=QUEUE,
-            worker="worker-1",
-            rules=self.spec.retry,
-            lease=lease,
-            hold=hold,
-            max_reclaims=max_reclaims,
-            **more,
-        )
-        return MappedRows(self.database, self.shape, queue, boottime=time.monotonic)
+        queue = ClaimRules(name=QUEUE, worker="worker-1", lease=lease, hold=hold, max_reclaims=max_reclaims, **more)
+        return MappedRows(self.database, self.shape, queue, self.spec.retry, boottime=time.monotonic)
 
     async def add(self, count: int = 1, *, due_in: timedelta = NOTHING) -> list[Key]:
         # A millisecond apart, since a column may keep no more of it: in the past what is due, or else not before its time.

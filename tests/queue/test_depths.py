@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.depths import managed_depths
-from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.adapters.postgres.managed import ManagedRows
 from soloist.domain.claims import Done, Failed, PutBack
 from soloist.domain.depth import Depth
 from tests.contracts.rows import HOUR
@@ -62,7 +63,7 @@ def test_depths_follow_what_a_worker_does(queue_database: Place, connection: Con
 
     async def body() -> None:
         database = opened(queue_database.dsn())
-        rows = ManagedRows(database, ManagedQueue(name="q", worker="w"), boottime=time.monotonic)
+        rows = ManagedRows(database, ClaimRules(name="q", worker="w"), boottime=time.monotonic)
 
         async def now() -> tuple[int, int, int, int]:
             return counts((await managed_depths(database, ["q"]))["q"])

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
-from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.adapters.postgres.managed import ManagedRows
 from soloist.domain.claims import Done, Failed, Parked, PutBack, Settled
 from soloist.domain.queue_spec import OnDead
 from tests.contracts.rows import ACCEPTED, HOUR, LOST, REFUSED, Enter, RowsFacts, World
@@ -36,7 +37,7 @@ class OnDeadWorld(ManagedWorld):
         max_reclaims: int = 5,
         on_dead: OnDead = TOLD,
     ) -> ManagedRows:
-        queue = ManagedQueue(name="q", worker="w", lease=lease, hold=hold, max_reclaims=max_reclaims, on_dead=on_dead)
+        queue = ClaimRules(name="q", worker="w", lease=lease, hold=hold, max_reclaims=max_reclaims, on_dead=on_dead)
         return ManagedRows(self.database, queue, boottime=time.monotonic)
 
 

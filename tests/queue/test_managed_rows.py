@@ -12,9 +12,10 @@ import pytest
 from psycopg import sql
 
 import tests.queue.databases as databases
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.depths import managed_depths
-from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.adapters.postgres.managed import ManagedRows
 from soloist.adapters.postgres.managed_dead import DeadItems
 from soloist.domain.claims import Done, Failed, PutBack, Verdict
 from soloist.domain.errors import PermanentError, TransientError
@@ -41,7 +42,7 @@ class ManagedWorld:
         self.added: list[Key] = []
 
     def rows(self, *, lease: timedelta = timedelta(minutes=1), hold: bool = False, max_reclaims: int = 5) -> Rows:
-        queue = ManagedQueue(name="q", worker="worker-1", lease=lease, hold=hold, max_reclaims=max_reclaims)
+        queue = ClaimRules(name="q", worker="worker-1", lease=lease, hold=hold, max_reclaims=max_reclaims)
         return ManagedRows(self.database, queue, boottime=time.monotonic)
 
     async def add(self, count: int = 1, *, due_in: timedelta = NOTHING) -> list[Key]:
@@ -109,7 +110,7 @@ class TestManagedRowsBehindATransactionPooler(RowsFacts):
 
 
 def managed(database: Database, **changed: Any) -> ManagedRows:
-    return ManagedRows(database, ManagedQueue(name="q", worker="worker-1", **changed), boottime=time.monotonic)
+    return ManagedRows(database, ClaimRules(name="q", worker="worker-1", **changed), boottime=time.monotonic)
 
 
 def run(place: Place, body: Callable[[Database], Awaitable[None]]) -> None:
@@ -263,7 +264,7 @@ def test_a_row_that_comes_back_before_the_start_is_found_within_a_poll(
 
     async def body(database: Database) -> None:
         nonlocal clock
-        rows = ManagedRows(database, ManagedQueue(name="q", worker="w"), boottime=lambda: clock)
+        rows = ManagedRows(database, ClaimRules(name="q", worker="w"), boottime=lambda: clock)
         claims = await rows.claim(2)
         assert sorted(int(claim.row[0]) for claim in claims) == first
         await rows.settle([PutBack(claim=claim) for claim in claims])
@@ -281,7 +282,7 @@ def test_a_claim_that_finds_too_little_behind_the_start_looks_from_the_head(
     first, *_ = enqueue(connection, 3)
 
     async def body(database: Database) -> None:
-        rows = ManagedRows(database, ManagedQueue(name="q", worker="w"), boottime=lambda: 0.0)
+        rows = ManagedRows(database, ClaimRules(name="q", worker="w"), boottime=lambda: 0.0)
         (claim,) = await rows.claim(1)
         assert claim.row == (str(first),)
         await rows.settle([PutBack(claim=claim)])
@@ -325,7 +326,7 @@ def test_whoever_counts_the_dead_hears_of_those_that_die_at_their_claim(
     heard: list[tuple[str, str, Verdict]] = []
 
     async def body(database: Database) -> None:
-        queue = ManagedQueue(name="q", worker="w", hold=hold, max_reclaims=0)
+        queue = ClaimRules(name="q", worker="w", hold=hold, max_reclaims=0)
         rows = ManagedRows(
             database,
             queue,

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
-from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.adapters.postgres.managed import ManagedRows
 from soloist.adapters.postgres.migrate import migrate
 from soloist.domain.claims import Claim, Done, Failed, PutBack, Settled, Verdict
 from soloist.domain.errors import TransientError
@@ -46,7 +47,7 @@ async def work(
     database: Database, log: Log, *, decide: Callable[[Claim], Settled], pause: float = 0.0, lease: float = 1.0
 ) -> None:
     """Until nothing is left; what the database does not answer is asked again, with the same fences."""
-    queue = ManagedQueue(name="q", worker="w", lease=timedelta(seconds=lease), max_reclaims=100)
+    queue = ClaimRules(name="q", worker="w", lease=timedelta(seconds=lease), max_reclaims=100)
     rows = ManagedRows(database, queue, boottime=time.monotonic)
     while await again(lambda: database.fetch(LEFT)) != [(0,)]:
         claims = await again(lambda: rows.claim(5))
@@ -154,7 +155,7 @@ def test_a_reply_that_is_lost_in_mid_commit_leaves_the_outcome_written_once(own_
 
     async def body(proxy: TcpProxy) -> None:
         database = opened(own_queue_database.dsn(port=proxy.port))
-        rows = ManagedRows(database, ManagedQueue(name="q", worker="w"), boottime=time.monotonic)
+        rows = ManagedRows(database, ClaimRules(name="q", worker="w"), boottime=time.monotonic)
         claims = await rows.claim(30)
         outcomes: list[Settled] = [Done(claim=claim) for claim in claims[:10]]
         outcomes += [Failed(claim=claim, error="503", retry_in=timedelta()) for claim in claims[10:20]]

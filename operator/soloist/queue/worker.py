@@ -17,10 +17,11 @@ from functools import partial
 from typing import Any
 
 from soloist.adapters.clock import SystemClock
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.installation import installation
 from soloist.adapters.postgres.listener import Listener
-from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.adapters.postgres.managed import ManagedRows
 from soloist.adapters.postgres.url import database_url
 from soloist.domain.errors import ConfigError
 from soloist.domain.queue_name import QueueName
@@ -142,7 +143,7 @@ class _Opener:
             )
             if spec.poll.listen:
                 Listener(database).hear(self._queue, wake, partial(self.report.failed, name, "listen"), stack)
-            queue = ManagedQueue.of(self._queue, spec, worker=worker)
+            queue = ClaimRules.of(self._queue, spec, worker=worker)
             buried = partial(self.report.settled, name, unanswered=False)
             rows = ManagedRows(database, queue, boottime=boottime, buried=buried)
             return _Opened(rows=rows, deliverer=deliverer, stack=stack.pop_all())

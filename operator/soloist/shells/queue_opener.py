@@ -11,11 +11,12 @@ from functools import partial
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.http.deliver import FindEndpoint, HttpDeliverer, World
 from soloist.adapters.http.exchanges import Exchanges
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.installation import installation
 from soloist.adapters.postgres.listener import Listener
 from soloist.adapters.postgres.lookup import EndpointLookup
-from soloist.adapters.postgres.managed import ManagedQueue, ManagedRows
+from soloist.adapters.postgres.managed import ManagedRows
 from soloist.adapters.postgres.mapped_opening import open_mapped
 from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import Sealed
@@ -112,7 +113,7 @@ class Opener:
         buried = partial(self._report.settled, name, unanswered=False)
         if isinstance(spec.table, MappedTable):
             return await open_mapped(database, str(name), spec, worker=worker, boottime=boottime, buried=buried)
-        return ManagedRows(database, ManagedQueue.of(str(name), spec, worker=worker), boottime=boottime, buried=buried)
+        return ManagedRows(database, ClaimRules.of(str(name), spec, worker=worker), boottime=boottime, buried=buried)
 
 
 def _find(spec: QueueSpec, database: Database) -> FindEndpoint | None:

@@ -11,50 +11,20 @@ queue's own statement for the dead, if it has one; so a crash in between only me
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from soloist.adapters.postgres.burials import Buried, hand_out, unheard
+from soloist.adapters.postgres.burials import Buried, handed_out, unheard
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database, Row
 from soloist.adapters.postgres.managed_outcomes import ManagedOutcomes, keys, latest
 from soloist.adapters.postgres.row_texts import decoded
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.claims import Claim, Settled, Verdict
-from soloist.domain.errors import SoloistError
 from soloist.domain.polling import next_from_head
-from soloist.domain.queue_spec import AfterCrash, OnDead, QueueSpec
 from soloist.domain.unfinished import ended_too_often
 
-MOST_AT_ONCE = 500
-GIVING_UP_FOR = 1.0
 Start = tuple[datetime, int, int]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagedQueue:
-    """What a claim needs to know of its queue. ``worker`` is for people who look at the table; no rule reads it."""
-
-    name: str
-    worker: str
-    lease: timedelta = timedelta(seconds=60)
-    hold: bool = False
-    max_reclaims: int = 5
-    on_dead: OnDead | None = None
-    poll: timedelta = timedelta(milliseconds=250)
-
-    @classmethod
-    def of(cls, name: str, spec: QueueSpec, *, worker: str) -> "ManagedQueue":
-        """The queue ``name`` as its spec has it."""
-        return cls(
-            name=name,
-            worker=worker,
-            lease=spec.lease,
-            hold=spec.after_crash is AfterCrash.HOLD,
-            max_reclaims=spec.max_reclaims,
-            on_dead=spec.on_dead,
-            poll=spec.poll.most,
-        )
 
 
 class ManagedRows:
@@ -66,7 +36,7 @@ class ManagedRows:
     def __init__(
         self,
         database: Database,
-        queue: ManagedQueue,
+        queue: ClaimRules,
         *,
         boottime: Callable[[], float],
         buried: Buried = unheard,
@@ -79,28 +49,14 @@ class ManagedRows:
         self._from_head_at = 0.0
 
     async def claim(self, most: int, *, without: Collection[str] = ()) -> list[Claim]:
-        found: list[Claim] = []
-        until = self._boottime() + GIVING_UP_FOR
-        while most > len(found):
-            asked = min(most - len(found), MOST_AT_ONCE)
-            start = self._start if self._boottime() < self._from_head_at else None
-            try:
-                rows = await self._claim(asked, start)
-                claims = list(map(_claim_of, rows))
-                await hand_out(claims, found, given_up=self._given_up, settle=self.settle, buried=self._buried)
-            except SoloistError:
-                if found:
-                    break  # they are claimed: whoever asked has to know of them
-                raise
-            if len(rows) == asked:
-                self._start = _behind(rows)
-            elif start is None:
-                break
-            else:
-                self._from_head_at = 0.0
-            if self._boottime() >= until:
-                break
-        return found
+        return await handed_out(
+            self._claim,
+            most,
+            given_up=self._given_up,
+            settle=self.settle,
+            buried=self._buried,
+            boottime=self._boottime,
+        )
 
     async def renew(self, claims: Sequence[Claim]) -> set[int]:
         if not claims:
@@ -113,8 +69,9 @@ class ManagedRows:
     async def settle(self, outcomes: Sequence[Settled]) -> list[Verdict]:
         return await self._outcomes.settle(outcomes)
 
-    async def _claim(self, asked: int, start: Start | None) -> list[Row]:
+    async def _claim(self, asked: int) -> tuple[list[Claim], bool]:
         began = self._boottime()
+        start = self._start if began < self._from_head_at else None
         after_due, after_id, after_priority = start or (None, None, 3)
         queue = self._queue
         values = {
@@ -132,7 +89,11 @@ class ManagedRows:
         rows = await self._database.fetch(statement("claim"), values, most_seconds=self._patience)
         if start is None:
             self._from_head_at = next_from_head(began, self._boottime(), poll=queue.poll.total_seconds())
-        return rows
+        if len(rows) == asked:
+            self._start = _behind(rows)
+        elif start is not None:
+            self._from_head_at = 0.0
+        return list(map(_claim_of, rows)), len(rows) == asked or start is not None
 
     def _given_up(self, claim: Claim) -> Settled | None:
         """Why a row that was found is not handed out."""

@@ -7,21 +7,19 @@ that found it, so a crash in between only means that the next claim finds it aga
 
 from collections.abc import Callable, Collection, Sequence
 
-from soloist.adapters.postgres.burials import Buried, hand_out, unheard
+from soloist.adapters.postgres.burials import Buried, handed_out, unheard
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_outcomes import MappedOutcomes
-from soloist.adapters.postgres.mapped_queue import MappedQueue
 from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import composed
 from soloist.adapters.postgres.mapped_words import GivenUp, claims_of, rows_of
 from soloist.domain.claims import Claim, Settled, Verdict
 from soloist.domain.delivery_outcome import most_attempts
-from soloist.domain.errors import SoloistError
 from soloist.domain.polling import next_from_head
+from soloist.domain.queue_spec import RetryRules
 from soloist.domain.unfinished import ended_too_often
 
-MOST_AT_ONCE = 500
-GIVING_UP_FOR = 1.0
 SWEEP_EVERY = 10.0
 
 
@@ -35,15 +33,16 @@ class MappedRows:
         self,
         database: Database,
         shape: Shape,
-        queue: MappedQueue,
+        queue: ClaimRules,
+        retry: RetryRules,
         *,
         boottime: Callable[[], float],
         buried: Buried = unheard,
     ) -> None:
         self._database, self._shape, self._queue, self._boottime = database, shape, queue, boottime
-        self._buried = buried
+        self._retry, self._buried = retry, buried
         self._statements = composed(shape)
-        self._outcomes = MappedOutcomes(database, shape, queue, self._statements)
+        self._outcomes = MappedOutcomes(database, shape, queue, retry, self._statements)
         self._claims = 0
         self._after: str | None = None
         self._from_head_at = 0.0
@@ -53,21 +52,14 @@ class MappedRows:
     async def claim(self, most: int, *, without: Collection[str] = ()) -> list[Claim]:
         if self._boottime() >= self._sweep_at:
             await self.sweep()
-        found: list[Claim] = []
-        until = self._boottime() + GIVING_UP_FOR
-        while len(found) < most:
-            asked = min(most - len(found), MOST_AT_ONCE)
-            after = None if self._boottime() >= self._from_head_at else self._after
-            try:
-                claims = await self._claim(asked, without, after)
-                await hand_out(claims, found, given_up=self._given_up, settle=self.settle, buried=self._buried)
-            except SoloistError:
-                if found:
-                    break  # they are claimed: whoever asked has to know of them
-                raise
-            if (len(claims) < asked and after is None) or self._boottime() >= until:
-                break
-        return found
+        return await handed_out(
+            lambda asked: self._claim(asked, without),
+            most,
+            given_up=self._given_up,
+            settle=self.settle,
+            buried=self._buried,
+            boottime=self._boottime,
+        )
 
     async def renew(self, claims: Sequence[Claim]) -> set[int]:
         if not claims:
@@ -89,8 +81,9 @@ class MappedRows:
         self._swept_to = last or ""
         return int(gone)
 
-    async def _claim(self, asked: int, without: Collection[str], after: str | None) -> list[Claim]:
+    async def _claim(self, asked: int, without: Collection[str]) -> tuple[list[Claim], bool]:
         began = self._boottime()
+        after = None if began >= self._from_head_at else self._after
         statements = self._statements.claims
         values = {
             "most": asked,
@@ -109,7 +102,7 @@ class MappedRows:
         self._after = claims[-1].due_key if ordered and len(claims) == asked else None
         if after is None:
             self._from_head_at = next_from_head(began, self._boottime(), poll=self._queue.poll.total_seconds())
-        return claims
+        return claims, len(claims) == asked or after is not None
 
     def _given_up(self, claim: Claim) -> Settled | None:
         """Why a row that was found is not handed out."""
@@ -117,7 +110,7 @@ class MappedRows:
         over = ended_too_often(claim, hold=queue.hold, max_reclaims=queue.max_reclaims)
         if over is not None:
             return over
-        if claim.tries > (limit := most_attempts(claim, queue.rules)):
+        if claim.tries > (limit := most_attempts(claim, self._retry)):
             error = f"All {limit} attempts were used up before it was claimed."
             return GivenUp(claim=claim, error=error, retry_in=None)
         return None

@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 from soloist.adapters.postgres.burials import Buried, unheard
 from soloist.adapters.postgres.catalog import read_catalog
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped import MappedRows
 from soloist.adapters.postgres.mapped_dead import DeadRows
-from soloist.adapters.postgres.mapped_queue import MappedQueue
 from soloist.adapters.postgres.mapped_sql import Shape
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.catalog import Catalog
 from soloist.domain.errors import PermanentError
 from soloist.domain.findings import Severity
 from soloist.domain.mapping_findings import mapping_findings
-from soloist.domain.queue_spec import AfterCrash, HttpDelivery, QueueSpec
+from soloist.domain.queue_spec import HttpDelivery, QueueSpec
 from soloist.domain.queue_tables import MappedTable
 
 
@@ -28,17 +28,8 @@ async def open_mapped(
     buried: Buried = unheard,
 ) -> MappedRows:
     """Raises PermanentError with what stands in the way, or TransientError."""
-    queue = MappedQueue(
-        name=name,
-        worker=worker,
-        rules=spec.retry,
-        lease=spec.lease,
-        hold=spec.after_crash is AfterCrash.HOLD,
-        max_reclaims=spec.max_reclaims,
-        poll=spec.poll.most,
-        on_dead=spec.on_dead,
-    )
-    return MappedRows(database, await shape_in(database, name, spec), queue, boottime=boottime, buried=buried)
+    shape, queue = await shape_in(database, name, spec), ClaimRules.of(name, spec, worker=worker)
+    return MappedRows(database, shape, queue, spec.retry, boottime=boottime, buried=buried)
 
 
 async def open_dead_rows(database: Database, name: str, spec: QueueSpec) -> DeadRows:

@@ -8,9 +8,9 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database, Row
 from soloist.adapters.postgres.failures import RowRefused
-from soloist.adapters.postgres.mapped_queue import MappedQueue
 from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import Statements
 from soloist.adapters.postgres.mapped_words import (
@@ -28,7 +28,7 @@ from soloist.adapters.postgres.on_dead import run_on_dead
 from soloist.adapters.postgres.splitting import settle_apart
 from soloist.domain.claims import Claim, Done, Settled, Verdict
 from soloist.domain.delivery_outcome import wait_after
-from soloist.domain.queue_spec import OnDead
+from soloist.domain.queue_spec import OnDead, RetryRules
 from soloist.domain.queue_tables import OutcomeBy
 
 Look = Callable[[Sequence[Settled]], Awaitable[list[Verdict]]]
@@ -39,8 +39,11 @@ SILENT = "A trigger or rule of the table lets the outcome vanish without a word:
 class MappedOutcomes:
     """Of one queue."""
 
-    def __init__(self, database: Database, shape: Shape, queue: MappedQueue, statements: Statements) -> None:
-        self._database, self._shape, self._queue, self._statements = database, shape, queue, statements
+    def __init__(
+        self, database: Database, shape: Shape, queue: ClaimRules, retry: RetryRules, statements: Statements
+    ) -> None:
+        self._database, self._shape, self._queue = database, shape, queue
+        self._retry, self._statements = retry, statements
 
     async def settle(self, outcomes: Sequence[Settled]) -> list[Verdict]:
         """As the port says."""
@@ -48,7 +51,7 @@ class MappedOutcomes:
 
     def _said(self, outcome: Settled) -> Said:
         if isinstance(outcome, Done) and self._shape.table.outcome is OutcomeBy.HANDLER:
-            wait = wait_after(outcome.claim, self._queue.rules, drawn=random.random())
+            wait = wait_after(outcome.claim, self._retry, drawn=random.random())
             return said(outcome, OutcomeBy.HANDLER, left_due=wait)
         return said(outcome, self._shape.table.outcome)
 
