@@ -1,0 +1,79 @@
+"""/healthz, /readyz and /metrics where there is no cluster: of a standalone process, and of an elector on a row."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.api.elect_pods import Pod, holder
+from tests.cluster.children import until
+from tests.cluster.proxy import TcpProxy
+from tests.postgres.server import Database
+from tests.standalone.crew import STEADY, Crew
+
+pytestmark = pytest.mark.slow
+SOON = 120.0
+
+
+def ask(port: int, page: str) -> tuple[int, str]:
+    """Status and text; 0 where nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as unwell:
+        return unwell.code, unwell.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def ready(crew: Crew, name: str) -> int:
+    """Its port, once it is."""
+    port: int = crew.hear(name, "started", timeout=SOON)["health_port"]
+    until(lambda: ask(port, "/readyz")[0] == 200, what=f"{name} is ready", timeout=SOON)
+    return port
+
+
+def answers(pod: Pod, code: int, says: str) -> bool:
+    status, text = ask(pod.health, "/readyz")
+    return status == code and says in text
+
+
+def test_a_standalone_process_is_ready_whatever_is_wrong_with_its_files_and_says_what_that_is(crew: Crew) -> None:
+    crew.env = dict(STEADY)
+    crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"))
+    crew.write("jobs.yaml", crew.job("other", schedule="@every 1s"), folder="others")
+    crew.ready("a")
+    crew.start("b", folder="others")
+    leads, follows = ready(crew, "a"), ready(crew, "b")
+    assert ask(leads, "/healthz")[0] == ask(follows, "/healthz")[0] == 200
+    assert "database: every process with this database is a replica" in ask(leads, "/readyz")[1]
+    until(lambda: "the files here are others: give both the same" in ask(follows, "/readyz")[1], what="one says that its files are others", timeout=SOON)  # fmt: skip
+    (crew.files / "jobs.yaml").write_text("half: [a")
+    until(lambda: "cannot be read as YAML" in ask(leads, "/readyz")[1], what="the other says that its file is broken", timeout=SOON)  # fmt: skip
+    assert ask(leads, "/readyz")[0] == ask(follows, "/readyz")[0] == 200
+
+
+def test_an_elector_is_ready_while_it_can_read_its_row_and_tells_whether_it_holds_it(
+    own_queue_database: Database, tmp_path: Path
+) -> None:
+    with TcpProxy(own_queue_database.server.port) as wire:
+        dsn = own_queue_database.dsn(port=wire.port)
+        env = {"SOLOIST_DATABASE": dsn, "SOLOIST_HEALTH": "", "KUBECONFIG": "/none"}
+        pod = Pod("a", tmp_path, tmp_path / "none.js", env, arguments=("--lease", "sweep"))
+        pod.sidecar.start()
+        try:
+            for held in (1, 0, 1):
+                (wire.forward if held else wire.refuse)()
+                wire.cut()
+                told = f'soloist_elect_holds{{lease="sweep"}} {held}.0'
+                until(lambda told=told: told in ask(pod.health, "/metrics")[1], what=told, timeout=SOON)
+                code, says = (200, "ok   sweep: read ") if held else (503, "FAIL sweep: ")
+                until(lambda code=code, says=says: answers(pod, code, says), what=f"/readyz: {code}", timeout=SOON)
+                until(lambda: ask(pod.health, "/healthz")[0] == 200, what="it lives", timeout=SOON)
+            assert holder([pod]) is pod
+        finally:
+            pod.stop()
+            print(f"---- log of {pod.name}\n{pod.sidecar.tail(40)}")
