@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.api.crew import FAST, LEASE_SECONDS, Crew, Raw, audit, expected_ticks
+from soloist.domain.lease import parse
+from tests.api.crew import FAST, LEASE_SECONDS, Crew, Raw, audit
+from tests.api.reasons import due_ticks, moment
 from tests.api.tending import (
     EVERY_TICK,
     KEEP,
@@ -73,7 +75,8 @@ def test_a_crash_at_any_stage_costs_no_tick_and_repeats_none(
             attempts_ascend(backend, path_of(stage, job))
         all_but_the_unknown_ran_once(crew, backend, stage)
         unknown_ones_ran_again(crew, backend, stage)
-        the_stage_shows(crew, stage, whom)
+        what_is_unknown_tells_the_stage(crew, stage)
+        the_struck_term_did_what_its_stage_says(crew, backend, stage)
 
 
 def path_of(stage: str, job: str) -> str:
@@ -83,7 +86,8 @@ def path_of(stage: str, job: str) -> str:
 def all_but_the_unknown_ran_once(crew: Crew, backend: Backend, stage: str) -> None:
     """A run for each tick. It succeeded by one request, or nobody can know, and then it is not repeated."""
     runs = runs_by_tick(crew, "once")
-    for tick in expected_ticks(crew.status("once"), settle=3):
+    ticks = decided(crew, "once")
+    for tick in ticks:
         run = runs[tick]
         seen = of_run(backend, path_of(stage, "once"), run)
         if phase_of(run) == "Unknown":
@@ -95,7 +99,8 @@ def all_but_the_unknown_ran_once(crew: Crew, backend: Backend, stage: str) -> No
 def unknown_ones_ran_again(crew: Crew, backend: Backend, stage: str) -> None:
     """onUnknown: Retry: every tick succeeded in the end, the repeated ones with their key and under a later term."""
     runs = runs_by_tick(crew, "again")
-    for tick in expected_ticks(crew.status("again"), settle=3):
+    ticks = decided(crew, "again")
+    for tick in ticks:
         run = runs[tick]
         seen = of_run(backend, path_of(stage, "again"), run)
         if phase_of(run) in ("Pending", "Running"):
@@ -109,18 +114,56 @@ def unknown_ones_ran_again(crew: Crew, backend: Backend, stage: str) -> None:
 
 
 def runs_by_tick(crew: Crew, job: str) -> dict[datetime, Raw]:
+def decided(crew: Crew, job: str) -> list[datetime]:
+    status = crew.status(job)
+    return due_ticks(status, moment(status["watermark"]))
+
+
     return {tick_of(run): run for run in crew.runs(job)}
 
 
-def the_stage_shows(crew: Crew, stage: str, whom: str) -> None:
-    """What is unknown after a crash depends on where it struck."""
-    runs = [run for job in JOBS for run in crew.runs(job)]
-    disturbed = [run for run in runs if phase_of(run) == "Unknown" or run.get("status", {}).get("attempt", 1) > 1]
-    if stage == "claimed":
-        assert not disturbed, disturbed
-    if stage in ("launched", "answered") or (stage, whom) == ("recorded", "both"):
-        assert disturbed
-    assert len({run["spec"]["scheduledTime"] for run in disturbed}) <= 1, disturbed
+def struck(crew: Crew) -> tuple[datetime, int, datetime]:
+    """The first tick, the term that had claimed it and was then struck, and when that term ended, as its successors know it.
+
+    The end is the death that the parent stamped; where it died as well, the last renewal and what it was trusted for.
+    """
+    claims = [(tick_of(run), int(run["spec"]["lease"]["epoch"])) for job in JOBS for run in crew.runs(job)]
+    first, epoch = min(claims)
+    return first, epoch, parse(crew.lease() or {}).term_ends[epoch]
+
+
+def what_is_unknown_tells_the_stage(crew: Crew, stage: str) -> None:
+    """What was only claimed is as good as new. A run that was recorded and not launched is unknown if its time had come when
+    the term ended, since then it may have been launched; else it is not, and was launched late, by another. What was launched
+    is unknown, unless its outcome was written."""
+    first, _, end = struck(crew)
+    disturbed = [run for job in JOBS for run in crew.runs(job) if is_disturbed(run)]
+    match stage:
+        case "claimed":
+            assert not disturbed, disturbed
+        case "recorded":
+            assert (first in map(tick_of, disturbed)) is (first <= end), (first, end, disturbed)
+        case "launched" | "answered":
+            assert first in map(tick_of, disturbed), (first, disturbed)
+            assert first <= end, "launched before its time"
+    assert len({tick_of(run) for run in disturbed}) <= 1, disturbed
+
+
+def is_disturbed(run: Raw) -> bool:
+    return phase_of(run) in ("Unknown", "Interrupted") or run.get("status", {}).get("attempt", 1) > 1
+
+
+def the_struck_term_did_what_its_stage_says(crew: Crew, backend: Backend, stage: str) -> None:
+    """Before a launch nothing was sent by it; what it was answered was sent; a run whose outcome it wrote stays as it ended."""
+    first, epoch, _ = struck(crew)
+    sent = [seen for job in JOBS for seen in backend.received(path_of(stage, job)) if epoch in fences([seen])]
+    if stage in ("claimed", "recorded"):
+        assert not sent, sent
+    if stage in ("answered", "settled"):
+        assert sent
+    if stage == "settled":
+        its = [run for job in JOBS for run in crew.runs(job) if run.get("status", {}).get("epoch") == epoch]
+        assert (first, "Succeeded") in {(tick_of(run), phase_of(run)) for run in its}, its
 
 
 POLICIES = {"latest": "RunLatest", "all": "RunAll", "skip": "Skip"}
