@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.children import until
+from tests.queue.kinds import ALLOW, Application
 from tests.queue.prisma_app import PrismaApp, prisma_app
-from tests.queue.test_worker_mapped import ALLOW, Application, by_message, stopped
+from tests.queue.test_worker_mapped import by_message, stopped
 from tests.queue.workers import Crew
 
 pytestmark = pytest.mark.slow
@@ -39,7 +40,7 @@ def instant(text: str) -> datetime:
 def test_prisma_creates_rows_while_they_are_delivered_and_reads_what_became_of_them(
     crew: Crew, app: PrismaApp, claim: str
 ) -> None:
-    table = Application(crew, claim)
+    Application(crew, claim)
     workers = [crew.ready(f"w{number}", **ALLOW) for number in range(2)]
     began = instant(app.run("new Date()"))
     many = "prisma.webhookDelivery.createMany({data: Array.from({length: 100}, (_, n) => ({"
@@ -50,12 +51,11 @@ def test_prisma_creates_rows_while_they_are_delivered_and_reads_what_became_of_t
     app.run("prisma.webhook.create({data: {id: 'off', url: 'http://192.0.2.1/', secret: 'none', isActive: false}})")
     app.run(CREATE.replace("wh1", "off"), name="to an endpoint that is off", inMs=0)
     delivered = "prisma.webhookDelivery.count({where: {status: 'DELIVERED'}})"
-    until(lambda: app.run(delivered) == 400, what="Prisma sees all of them delivered", timeout=90)
+    until(lambda: app.run(delivered) == 400, what="Prisma sees all of them delivered", timeout=240)
     refused = "prisma.webhookDelivery.findFirstOrThrow({where: {webhookId: 'off'}})"
-    until(lambda: app.run(refused)["status"] == "FAILED", what="Prisma sees the other given up", timeout=30)
+    until(lambda: app.run(refused)["status"] == "FAILED", what="Prisma sees the other given up", timeout=90)
     ended = instant(app.run("new Date()"))
     stopped(workers)
-    table.clean()
     requests = by_message(crew.backend.received("/wh1"))
     assert (len(requests), {len(each) for each in requests.values()}) == (400, {1})
     for row in app.run("prisma.webhookDelivery.findMany({where: {status: 'DELIVERED'}})"):
@@ -71,9 +71,9 @@ def test_what_prisma_does_to_a_row_during_its_delivery_stands_and_what_it_queues
     crew: Crew, app: PrismaApp
 ) -> None:
     Application(crew, "Sidecar")
-    crew.documents["q"]["spec"]["deliver"]["http"]["timeoutSeconds"] = 30
+    crew.documents["q"]["spec"]["deliver"]["http"]["timeoutSeconds"] = 50
     crew.write()
-    crew.backend.rule("/wh1", delay=6, times=5)
+    crew.backend.rule("/wh1", delay=12, times=5)
     ids = {name: app.run(CREATE, name=name, inMs=0)["id"] for name in ("again", "later", "ended", "gone", "touched")}
     worker = crew.ready("w", **ALLOW)
     crew.backend.wait(5)
@@ -83,7 +83,7 @@ def test_what_prisma_does_to_a_row_during_its_delivery_stands_and_what_it_queues
 
     change("again", "{payload: {of: 'again', version: 2}, nextAttemptAt: new Date()}")
     late = instant(
-        change("later", "{payload: {version: 2}, nextAttemptAt: new Date(Date.now() + 9000)}")["nextAttemptAt"]
+        change("later", "{payload: {version: 2}, nextAttemptAt: new Date(Date.now() + 16000)}")["nextAttemptAt"]
     )
     change("ended", "{status: 'FAILED', lastError: 'withdrawn by hand', nextAttemptAt: null}")
     app.run("prisma.webhookDelivery.delete({where: {id}})", id=ids["gone"])
@@ -91,7 +91,7 @@ def test_what_prisma_does_to_a_row_during_its_delivery_stands_and_what_it_queues
     assert len(crew.backend.received()) == 5, "all of it was done while they were being delivered"
 
     for name in ("again", "later", "touched"):
-        until(lambda name=name: app.run(STATUS, id=ids[name]) == "DELIVERED", what=f"{name} is delivered", timeout=60)
+        until(lambda name=name: app.run(STATUS, id=ids[name]) == "DELIVERED", what=f"{name} is delivered", timeout=120)
     rows = {name: app.run(ROW, id=key) for name, key in ids.items()}
     changed = worker.metric("soloist_queue_changed_total")
     stopped([worker])

@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from tests.cluster.children import until
+from tests.queue.kinds import ALLOW, Application
 from tests.queue.prisma_app import prisma_app
-from tests.queue.test_worker_mapped import ALLOW, Application
 from tests.queue.workers import Crew
 
-ROWS = 60
+ROWS = 300
 ONE = (
     'SELECT d."id", d."payload", w."url" FROM app."WebhookDelivery" d JOIN app."Webhook" w ON w."id" = d."webhookId"'
     ' WHERE d."status" = \'PENDING\' ORDER BY d."nextAttemptAt" LIMIT 1'
@@ -71,7 +71,7 @@ def old_pod(app: Application) -> Iterator[Callable[[], object]]:
                         ending.wait(0.02)
                         continue
                     told = urllib.request.Request(row[2], json.dumps(row[1]).encode(), method="POST")
-                    urllib.request.urlopen(told, timeout=10).close()
+                    urllib.request.urlopen(told, timeout=120).close()
                     connection.execute(SENT, (row[0],))
         except Exception as error:
             failures.append(error)
@@ -81,7 +81,7 @@ def old_pod(app: Application) -> Iterator[Callable[[], object]]:
         yield thread.start
     finally:
         ending.set()
-        thread.join(30)
+        thread.join(90)
         assert not thread.is_alive()
         assert failures == []
 
@@ -110,10 +110,10 @@ def test_a_queue_that_was_applied_suspended_and_resumed_after_the_last_old_pod_s
     crew.backend.rule(delay=0.02)
     app.add(ROWS)
     worker = crew.start("w", **ALLOW)
-    until(lambda: worker.ask("/readyz")[0] == 200, what="the worker knows its queues", timeout=30)
+    until(lambda: worker.ask("/readyz")[0] == 200, what="the worker knows its queues", timeout=90)
     with old(app) as begin:
         begin()
-        until(lambda: sum(sent(crew).values()) >= 10, what="the old pod has sent some", timeout=30)
+        until(lambda: sum(sent(crew).values()) >= 10, what="the old pod has sent some", timeout=90)
     by_the_old = sum(sent(crew).values())
     assert 10 <= by_the_old < ROWS, "there are rows left to take over"
     assert worker.said("queue is worked") == []
@@ -122,7 +122,6 @@ def test_a_queue_that_was_applied_suspended_and_resumed_after_the_last_old_pod_s
     app.until_delivered(ROWS)
     worker.terminate()
     assert worker.gone() == 0
-    app.clean()
     assert sent(crew) == Counter(range(1, ROWS + 1))
     attempts = 'SELECT array_agg(DISTINCT "attempts") FROM app."WebhookDelivery" WHERE "nextAttemptAt" IS NULL'
     assert crew.ask(attempts) == ([1] if old is prisma_pod else None), "what the old pod wrote stands"
@@ -131,10 +130,10 @@ def test_a_queue_that_was_applied_suspended_and_resumed_after_the_last_old_pod_s
 @POLLERS
 def test_a_queue_that_runs_beside_an_old_pod_cannot_keep_it_from_sending_a_row_again(crew: Crew, old: OldPod) -> None:
     app = Application(crew, "Sidecar")
-    crew.documents["q"]["spec"]["deliver"]["http"]["timeoutSeconds"] = 30
+    crew.documents["q"]["spec"]["deliver"]["http"]["timeoutSeconds"] = 50
     crew.write()
     with old(app) as begin:
-        crew.backend.rule(delay=6.0, times=1)
+        crew.backend.rule(delay=12.0, times=1)
         app.add(1)
         worker = crew.ready("w", **ALLOW)
         crew.backend.wait(1, path="/wh1")
@@ -142,7 +141,7 @@ def test_a_queue_that_runs_beside_an_old_pod_cannot_keep_it_from_sending_a_row_a
         crew.backend.wait(2, path="/wh1")
     app.until_delivered(1)
     changed = "soloist_queue_changed_total"
-    until(lambda: worker.metric(changed) == 1, what="it says that somebody else was at the row", timeout=60)
+    until(lambda: worker.metric(changed) == 1, what="it says that somebody else was at the row", timeout=120)
     worker.terminate()
     assert worker.gone() == 0
     assert sent(crew) == Counter({1: 2}), "which is why the old poller goes first"

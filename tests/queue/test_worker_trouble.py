@@ -15,12 +15,9 @@ import pytest
 
 from soloist.adapters.postgres.migrate import migrate
 from tests.cluster.children import until
-from tests.cluster.proxy import TcpProxy
-from tests.postgres.pooler import PgBouncer
 from tests.postgres.server import Postgres
-from tests.queue.workers import Crew, Worker
+from tests.queue.workers import Crew
 
-LEASE = 5
 pytestmark = pytest.mark.slow
 MODULES = """
 import asyncio, os, signal, sys
@@ -42,105 +39,16 @@ asyncio.run(main())
 ENDLESS = """
 INSERT INTO soloist.work_items (queue, payload)
 SELECT 'default/export', jsonb_build_object('n', n) FROM generate_series(1, 1000000) AS n"""
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 SOME = 8
-POLL = 0.25
-
-
-def hold_the_reply_to_an_outcome(crew: Crew, proxy: TcpProxy) -> None:
-    """Replies are held from a moment on at which an outcome has been sent and not yet been written; then it is."""
-    with crew.connect() as blocker:
-
-        def is_under_way() -> bool:
-            blocker.execute("BEGIN")
-            blocker.execute("LOCK TABLE soloist.work_items IN SHARE MODE")
-            until(lambda: crew.ask(WAITING), what="a statement waits for the table", timeout=30)
-            if crew.ask(f"{WAITING} AND query ~ 'soloist.(complete|settle)'"):
-                return True
-            blocker.execute("ROLLBACK")
-            return False
-
-        until(is_under_way, what="an outcome waits for the table", timeout=60)
-        proxy.hold_replies()
-        blocker.execute("ROLLBACK")
-    until(lambda: not crew.ask(WAITING), what="it is written", timeout=30)
-
-
-def total(workers: list[Worker], name: str, **labels: str) -> float:
-    return sum(worker.metric(name, **labels) for worker in workers)
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-def test_a_lost_reply_to_an_outcome_is_no_second_delivery(crew: Crew, workers: int) -> None:
-    with TcpProxy(crew.database.server.port) as proxy:
-        crew.queue(leaseSeconds=10, dsn=crew.database.dsn(port=proxy.port), concurrency={"perWorker": 32})
-        crew.backend.rule(delay=0.1)
-        members = [crew.ready(f"w{number}") for number in range(workers)]
-        crew.fill(1000)
-        for _ in range(3):
-            before = len(crew.backend.received("/q"))
-            until(lambda before=before: len(crew.backend.received("/q")) > before + 60, what="at it", timeout=60)
-            hold_the_reply_to_an_outcome(crew, proxy)
-            until(lambda: not crew.served(), what="every delivery has ended", timeout=30)
-            proxy.cut()
-            proxy.forward()
-        crew.until_empty()
-        found = crew.audit(1000)
-    again = sum(len(requests) - 1 for requests in found.values())
-    assert again <= 3 * workers * 32, "only claims whose own reply was lost came again"
-    assert total(members, "soloist_queue_outcomes_unanswered_total") > 0, "and they say that they cannot know"
-    assert total(members, "soloist_queue_claims_lost_total") == 0
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_server_that_crashes_and_comes_back_loses_and_doubles_nothing(
-    crew: Crew, fresh_postgres: Callable[..., Postgres], workers: int
-) -> None:
-    server = fresh_postgres()
-    crew.database = server.create_database("rough")
-    migrate(crew.database.dsn())
-    crew.note_accepted()
-    crew.queue(leaseSeconds=30, concurrency={"perWorker": 32 // workers})
-    crew.backend.rule(delay=0.2)
-    members = [crew.ready(f"w{number}") for number in range(workers)]
-    crew.fill(1000)
-    for _ in range(2):
-        before = len(crew.backend.received("/q"))
-        until(lambda before=before: len(crew.backend.received("/q")) > before + 100, what="at it", timeout=60)
-        server.restart("immediate")
-    crew.until_empty()
-    found = crew.audit(1000)
-    assert sum(len(requests) - 1 for requests in found.values()) <= 2 * 32, (
-        "what was known to be done was not done again"
-    )
-    assert all(worker.process.alive() for worker in members)
-    assert total(members, "soloist_queue_errors_total") > 0
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_behind_a_transaction_pooler_that_is_killed_nothing_is_lost(
-    crew: Crew, postgres: Postgres, workers: int
-) -> None:
-    with PgBouncer(postgres) as pooler:
-        crew.queue(
-            leaseSeconds=30, dsn=pooler.dsn(crew.database.name) + "?pgbouncer=true", concurrency={"perWorker": 16}
-        )
-        crew.backend.rule(delay=0.1)
-        members = [crew.ready(f"w{number}") for number in range(workers)]
-        crew.fill(600)
-        crew.backend.wait(100)
-        pooler.kill()
-        pooler.start()
-        crew.until_empty()
-        crew.audit(600)
-        assert total(members, "soloist_queue_open") == workers
+HANGS = 5
+"""Seconds that a call which hangs lasts here."""
 
 
 def test_of_five_queues_one_hangs_one_fails_and_one_is_endless_and_the_other_two_do_not_notice(crew: Crew) -> None:
     crew.backend.rule("/funding", hang=True)
     crew.backend.rule("/webhook", status=500)
     for name in ("email", "notification", "webhook", "funding"):
-        crew.queue(name, retry={"schedule": ["1s"], "jitter": 0, "maxAttempts": 2})
+        crew.queue(name, retry={"schedule": ["1s"], "jitter": 0, "maxAttempts": 2}, http={"timeoutSeconds": HANGS})
     crew.queue("export", concurrency={"perWorker": 8})
     worker = crew.ready("w", queues=5)
     idle = [*picked_up(crew, "email"), *picked_up(crew, "notification")]
@@ -148,16 +56,16 @@ def test_of_five_queues_one_hangs_one_fails_and_one_is_endless_and_the_other_two
         crew.fill(500, name)
     with crew.connect() as connection:
         connection.execute(ENDLESS)
-    until(lambda: len(crew.backend.received("/funding")) >= 64, what="all slots of one hang", timeout=30)
+    until(lambda: len(crew.backend.received("/funding")) >= 64, what="all slots of one hang", timeout=90)
     crew.backend.wait(100, path="/export")
     loaded = [*picked_up(crew, "email", first=SOME), *picked_up(crew, "notification", first=SOME)]
     print(
         f"picked up {median(idle):.3f} s after their time while all are idle, {median(loaded):.3f} s beside the three"
     )
     assert min(idle + loaded) >= 0
-    assert median(loaded) <= median(idle) + POLL, "within a poll interval, as ever"
+    assert median(loaded) <= median(idle) + HANGS / 2, "none of them waited for a call that hangs"
     assert crew.left("export") > 900_000, "it was at work all the time"
-    until(lambda: crew.dead("webhook") == 500, what="the failing ones are given up", timeout=60)
+    until(lambda: crew.dead("webhook") == 500, what="the failing ones are given up", timeout=240)
     assert crew.left("email") == crew.left("notification") == 0
     assert worker.ask("/healthz")[0] == worker.ask("/readyz")[0] == 200
     worker.terminate()
@@ -192,7 +100,7 @@ def test_one_of_two_databases_that_is_down_stops_its_own_queue_and_says_so(
     crew.fill(50, "here")
     crew.until_empty("here")
     until(
-        lambda: worker.metric("soloist_queue_errors_total", queue="there", where="claim"), what="it is told", timeout=30
+        lambda: worker.metric("soloist_queue_errors_total", queue="there", where="claim"), what="it is told", timeout=90
     )
     assert worker.metric("soloist_queue_errors_total", queue="here") == 0
     assert any(
@@ -220,7 +128,7 @@ def test_a_queue_that_cannot_be_worked_says_why_without_its_password_and_the_oth
     crew.fill(5, "fine")
     crew.until_empty("fine")
     until(
-        lambda: len({line["queue"] for line in worker.said("error survived")}) == 4, what="four are told of", timeout=30
+        lambda: len({line["queue"] for line in worker.said("error survived")}) == 4, what="four are told of", timeout=90
     )
     errors = {line["queue"]: line["error"] for line in worker.said("error survived")}
     assert "the schema soloist is not there: run soloist migrate on it" in errors["empty"]
@@ -240,7 +148,7 @@ def test_the_manifest_may_change_at_any_time(crew: Crew) -> None:
     crew.fill(10, "b")
     crew.until_empty("b")
     crew.queue("a", suspend=True)
-    until(lambda: worker.metric("soloist_queue_open", queue="a") == 0, what="a is worked no more", timeout=20)
+    until(lambda: worker.metric("soloist_queue_open", queue="a") == 0, what="a is worked no more", timeout=90)
     crew.fill(10, "a")
     crew.manifest.write_text("half: [a manifest")
     worker.wait_until_it_says("files not taken")
@@ -251,7 +159,7 @@ def test_the_manifest_may_change_at_any_time(crew: Crew) -> None:
     crew.until_empty("a")
     del crew.documents["b"]
     crew.write()
-    until(lambda: worker.metric("soloist_queue_open", queue="b") == 0, what="b is gone", timeout=20)
+    until(lambda: worker.metric("soloist_queue_open", queue="b") == 0, what="b is gone", timeout=90)
     assert crew.claimed() == 0
 
 
@@ -268,7 +176,7 @@ def test_a_worker_all_of_whose_slots_hang_is_busy_and_well(crew: Crew) -> None:
     crew.queue(concurrency={"perWorker": 1})
     crew.backend.rule(hang=True)
     crew.fill(3)
-    worker = crew.ready("w")
+    worker = crew.ready("w", SOLOIST_GRACE="8")
     crew.backend.wait(1)
     status, page = worker.ask("/healthz")
     assert (status, "1 queues go round" in page) == (200, True)
@@ -279,7 +187,7 @@ def test_a_worker_is_small_and_imports_neither_kopf_nor_the_asyncio_client(crew:
     crew.queue()
     env = {**os.environ, "SOLOIST_FILE": str(crew.manifest), "SOLOIST_HEALTH_PORT": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", MODULES], env=env, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", MODULES], env=env, capture_output=True, text=True, timeout=180, check=True
     )
     modules = set(done.stdout.splitlines())
     assert "soloist.adapters.postgres.managed" in modules
