@@ -30,6 +30,7 @@ def test_a_dead_leaders_late_create_of_a_tick_that_ran_and_was_trimmed_ends_supe
             job,
             schedule="@every 4s",
             missedRunPolicy="RunAll",
+            maxMissedRuns=100,
             successfulRunsHistoryLimit=limit,
             http={"url": backend.url(f"/{job}")},
         )

@@ -37,8 +37,8 @@ def test_two_installations_beside_each_other_launch_each_tick_once_and_say_so(
         audit(crew, backend, job, path=f"/{job}")
     assert backend.most_at_once("/slow") == 1
     for run in crew.runs():
-        blocked = run.get("status", {}).get("reason") == "Blocked"
-        assert phase(run) in ("Pending", "Running", "Succeeded") or blocked, run
+        let_go = run.get("status", {}).get("reason") in ("Blocked", "Missed")  # missed, where the machine is busy
+        assert phase(run) in ("Pending", "Running", "Succeeded") or let_go, run
         assert run["spec"]["lease"]["name"] in ("soloist", "other")
     events = crew.wait(
         lambda: [
