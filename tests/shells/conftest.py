@@ -19,8 +19,9 @@ def unshare_allowed() -> bool:
 
 @pytest.fixture
 def no_signal_is_ignored() -> Iterator[None]:
-    """As a shell has SIGINT and SIGQUIT ignored by what it starts in the background, and by all that this starts."""
-    ignored = [number for number in (signal.SIGINT, signal.SIGQUIT) if signal.getsignal(number) is signal.SIG_IGN]
+    """As a shell has SIGINT and SIGQUIT ignored by what it starts in the background, nohup SIGHUP, and all that starts then."""
+    known = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+    ignored = [number for number in known if signal.getsignal(number) is signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, signal.SIG_DFL)
     yield
