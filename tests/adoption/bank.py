@@ -18,7 +18,7 @@ class Bank:
 
     EVERY = 0.04
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         self.known = self._asked = 0
         self._closed = threading.Event()
         self._paying = threading.Thread(target=self._pay, name="bank", daemon=True)
@@ -44,9 +44,9 @@ class Bank:
             def handle_error(self, request: object, client_address: object) -> None:
                 """Whoever asked was killed."""
 
-        self._server = Server(("127.0.0.1", 0), Answers)
+        self._server = Server((address, 0), Answers)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/payments"
+        self.url = f"http://{address}:{self._server.server_address[1]}/payments"
 
     def open(self) -> None:
         self._paying.start()

@@ -17,6 +17,9 @@ from tests.cluster.backend import Received
 
 DELIVERIES, ENDPOINTS, DOOMED = 500, 5, 5
 OVERDUE = range(1_000_001, 1_000_021)
+DRAFTS, SOON = range(2_000_001, 2_000_006), range(3_000_001, 3_000_006)
+"""Invoices that are to be sent, and such as are due in a day, of which their customers are reminded."""
+
 POLL = timedelta(milliseconds=250)
 PROMPT = POLL + timedelta(seconds=1)
 LATEST = POLL + timedelta(seconds=10)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from tests.adoption import invoices_books as books
 from tests.adoption.evidence import lines, table, write
@@ -15,8 +17,8 @@ SHOWN = 10
 TOLD = ("elected", "queue is worked")
 
 
-def five_failures(stage: Stage) -> None:
-    """Writes docs/evidence/five-failures.md, where it is wanted."""
+def five_failures(stage: Stage, logs: list[Path]) -> None:
+    """Writes docs/evidence/five-failures.md, where it is wanted; ``logs`` are those of controllers and workers."""
     retries = books.retried_when_due(stage)
     late = sorted((request.at - due).total_seconds() for _, due, request in retries)
     first = stage.by_row("doomed")
@@ -44,6 +46,8 @@ def five_failures(stage: Stage) -> None:
         table(["row", "attempt", "due", "received", "seconds late", "x-idempotency-key", "fence"], rows),
         "The fifth failure put them into the backend's own `webhook_dead_letters`:",
         table(["delivery", "attempts", "error", "at"], letters),
+        "What the workers logged of it:",
+        lines(_told(logs, lambda line: line["message"] == "row given up")),
     )
 
 
@@ -92,7 +96,7 @@ def two_replicas(stage: Stage, logs: list[Path]) -> None:
         "As the backends logged it: the next leader's call waited for the first one's transaction, and had nothing left to do.",
         lines(books.the_call_made_again(stage)),
         "## What the controllers and the workers logged of it",
-        lines(_told(logs)),
+        lines(_told(logs, lambda line: line["level"] in ("warning", "error") or line["message"] in TOLD)),
         "## The watcher of payments, term by term",
         f"{stage.bank.known} payments, none skipped, none taken twice.",
         table(["fence", "first write", "lowest cursor written", "highest", "writes"], terms),
@@ -103,13 +107,13 @@ def _worker(workers: dict[int, str], fence: str | None) -> str:
     return workers.get(int(fence or 0), "")
 
 
-def _told(logs: list[Path]) -> list[str]:
-    """Warnings, and who led when: what they said in the order of time."""
+def _told(logs: list[Path], wanted: Callable[[dict[str, Any]], bool]) -> list[str]:
+    """Those lines, in the order of time, each after the name of who said it."""
     found = []
     for log in logs:
         for text in log.read_text(errors="replace").splitlines():
             if text.startswith("{") and text.endswith("}"):
                 line = json.loads(text)
-                if line.get("level") in ("warning", "error") or line.get("message") in TOLD:
-                    found.append((str(line.get("time", "")), f"{log.stem}: {text}"))
+                if wanted(line):
+                    found.append((str(line["time"]), f"{log.stem}: {text}"))
     return [text for _, text in sorted(found)]

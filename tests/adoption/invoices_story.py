@@ -8,11 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.adoption.invoices import Stage
-from tests.adoption.invoices_books import DELIVERIES, DOOMED, ENDPOINTS, OVERDUE
+from tests.adoption.invoices_books import DELIVERIES, DOOMED, DRAFTS, ENDPOINTS, OVERDUE, SOON
 from tests.api.elect_pods import Pod, holder
 from tests.cluster.children import until
 
 LEFT = "SELECT count(*) FROM webhook_deliveries WHERE status = 'pending'"
+DRAFT = (
+    "UPDATE invoices SET status = 'draft', send_at = now() AT TIME ZONE 'UTC' WHERE id BETWEEN %s AND %s RETURNING id"
+)
+REMINDED = "SELECT count(*) FROM invoices WHERE reminded_at IS NOT NULL AND id BETWEEN %s AND %s"
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'invoice_status_history'::regclass"
 
 
@@ -33,6 +37,16 @@ def in_the_middle(stage: Stage, workers: list[str]) -> str:
     held = [str(worker) for (worker,) in stage.rows(holding)]
     serving = sum(each.ended_boot is None for each in stage.receiver.received("/hooks"))
     return next((name for name in workers if serving >= 10 and any(each.startswith(name) for each in held)), "")
+
+
+def some_are_sent_and_some_reminded_of(stage: Stage) -> None:
+    """By the two jobs that come oftener than once a night."""
+    stage.endpoint("sent")
+    stage.invoices(DRAFTS[0], len(DRAFTS), "sent", due="30 days")
+    stage.rows(DRAFT, DRAFTS[0], DRAFTS[-1])
+    stage.invoices(SOON[0], len(SOON), "sent", due="1 day")
+    until_sent(stage, "sent", len(DRAFTS))
+    until(lambda: stage.count(REMINDED, SOON[0], SOON[-1]) == len(SOON), what="reminders are written", timeout=120)
 
 
 @contextmanager
@@ -97,14 +111,14 @@ def handed_over(stage: Stage, ways: list[Callable[[Pod], None]]) -> None:
     pods = list(stage.pods.values())
     for take_out in ways:
         first = holder(pods, lease="payments")
-        _until_it_moves(stage)
+        until_it_moves(stage)
         take_out(first)
         _until_another_holds(pods, first, again=take_out is released)
-        _until_it_moves(stage)
+        until_it_moves(stage)
         BACK[take_out](first)
         until(lambda first=first: _stands_by(first), what=f"{first.name} stands by", timeout=120)
     stage.bank.close()
-    until(lambda: _cursor(stage) == stage.bank.known, what="the last payment is taken", timeout=120)
+    until(lambda: cursor(stage) == stage.bank.known, what="the last payment is taken", timeout=120)
 
 
 def _until_another_holds(pods: list[Pod], first: Pod, *, again: bool) -> None:
@@ -124,11 +138,12 @@ def _stands_by(pod: Pod) -> bool:
     return status == 409 and said["reason"] == "NotHolder" and said["heldBy"] != ""
 
 
-def _cursor(stage: Stage) -> int:
+def cursor(stage: Stage) -> int:
+    """The number of the last payment that was taken; 0 before the first."""
     rows = stage.rows("SELECT (value #>> '{}')::int FROM soloist.checkpoints WHERE name = 'payments'")
     return int(rows[0][0]) if rows else 0
 
 
-def _until_it_moves(stage: Stage) -> None:
-    was = _cursor(stage)
-    until(lambda: _cursor(stage) > was, what=f"the cursor moves on from {was}", timeout=120)
+def until_it_moves(stage: Stage) -> None:
+    was = cursor(stage)
+    until(lambda: cursor(stage) > was, what=f"the cursor moves on from {was}", timeout=120)

@@ -19,7 +19,7 @@ from tests.adoption import invoices_evidence as evidence
 from tests.adoption import invoices_story as happens
 from tests.adoption.backend_process import BackendProcess
 from tests.adoption.invoices import AUTHORIZATION, Cluster, Stage, cluster, invoices
-from tests.adoption.invoices_books import DELIVERIES, OVERDUE, signed
+from tests.adoption.invoices_books import DELIVERIES, DRAFTS, OVERDUE, SOON, signed
 from tests.adoption.invoices_story import frozen, lost, released
 from tests.api.crew import Raw
 from tests.cluster.backend import Received
@@ -64,13 +64,15 @@ def story(
                 before_adoption(made)
                 adoption(made)
                 deliveries_with_a_worker_killed(made)
+                happens.some_are_sent_and_some_reminded_of(stage)
                 overdue_with_the_leader_killed(made)
                 payments_with_the_watcher_handed_over(made)
                 made.looked = stage.reader.do(8)
                 yield made
                 if request.session.testsfailed == failed:
-                    evidence.five_failures(stage)
-                    evidence.two_replicas(stage, [*folder.glob("c?.log"), *folder.glob("w?.log")])
+                    logs = [*folder.glob("c?.log"), *folder.glob("w?.log")]
+                    evidence.five_failures(stage, logs)
+                    evidence.two_replicas(stage, logs)
             finally:
                 for log in sorted(folder.glob("*.log")):
                     print(f"---- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
@@ -207,11 +209,15 @@ def test_the_call_whose_leader_was_killed_was_repeated_under_its_key_and_a_highe
 
 
 @pytest.mark.parametrize("table", ["invoice_status_history", "activity_events", "notifications"])
-def test_each_overdue_and_each_paid_invoice_has_one_row(story: Story, table: str) -> None:
-    books.one_row_for_each(story.stage, table, [*OVERDUE, *PAID])
+def test_each_sent_overdue_and_paid_invoice_has_one_row_and_each_that_is_due_soon_one_reminder(
+    story: Story, table: str
+) -> None:
+    reminded = SOON if table == "notifications" else []
+    books.one_row_for_each(story.stage, table, [*OVERDUE, *PAID, *DRAFTS, *reminded])
 
 
 def test_each_moved_invoice_has_one_webhook_that_was_accepted_once(story: Story) -> None:
+    books.one_webhook_for_each(story.stage, "sent", DRAFTS)
     books.one_webhook_for_each(story.stage, "overdue", OVERDUE)
     books.one_webhook_for_each(story.stage, "paid", PAID)
 
