@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import urllib.request
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from soloist.shells.cli import cli
 from tests.cluster.children import until
-from tests.standalone.crew import ENTRY, STEADY, Crew
+from tests.standalone.crew import STEADY, Crew
 
 pytestmark = pytest.mark.slow
 
 
 def soloist(crew: Crew, *words: str, code: int = 0) -> str:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SOLOIST_")}
-    done = subprocess.run([*ENTRY, *words, "--database", crew.url], env=env, capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
-    assert done.returncode == code, done.stderr
+    unset = {name: None for name in os.environ if name.startswith("SOLOIST_")}
+    done = CliRunner(env=unset).invoke(cli, [*words, "--database", crew.url])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code == code, done.stderr
     return done.stdout + done.stderr
 
 
