@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import threading
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,12 +56,13 @@ class Backend:
         self.address = address
         self._received: dict[int, Received] = {}
         self._offset = 0
+        self._reading = threading.Lock()
         self.port = self._control = 0
 
     def __enter__(self) -> Self:
         self.child.start()
         ports = self.file.with_suffix(".ports")
-        until(ports.exists, what="the backend listens", timeout=20, needs=[self.child])
+        until(ports.exists, what="the backend listens", timeout=60, needs=[self.child])
         found = json.loads(ports.read_text())
         self.port, self._control = found["port"], found["control"]
         return self
@@ -95,21 +97,21 @@ class Backend:
     def _tell(self, method: str, body: Any) -> None:
         content = json.dumps(body).encode()
         told = urllib.request.Request(f"http://127.0.0.1:{self._control}/", content, method=method)
-        with urllib.request.urlopen(told, timeout=10) as answer:
+        with urllib.request.urlopen(told, timeout=60) as answer:
             answer.read()
 
     # What it saw
 
     def received(self, path: str | None = None) -> list[Received]:
         """All requests so far, in the order of their arrival; only those whose path begins with `path`, if given."""
-        with self.file.open("rb") as records:
+        with self._reading, self.file.open("rb") as records:
             records.seek(self._offset)
             for line in records:
                 if not line.endswith(b"\n"):
                     break
                 self._offset += len(line)
                 self._take(json.loads(line))
-        return [each for each in self._received.values() if path is None or each.path.startswith(path)]
+            return [each for each in self._received.values() if path is None or each.path.startswith(path)]
 
     def _take(self, record: dict[str, Any]) -> None:
         event, number = record.pop("event"), record["number"]
@@ -122,7 +124,7 @@ class Backend:
         self,
         count: int = 1,
         *,
-        timeout: float = 30.0,
+        timeout: float = 60.0,
         path: str | None = None,
         when: Callable[[Received], bool] | None = None,
     ) -> list[Received]:

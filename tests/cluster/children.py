@@ -25,7 +25,8 @@ if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
 STARTER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starts-children")
-POLL = 0.02
+POLL, SLOWEST = 0.02, 0.05
+"""Seconds between two looks: at first, and where it takes long, for a look costs what is waited for the processor too."""
 
 
 class ChildDied(Exception):
@@ -134,14 +135,15 @@ def born(pid: int) -> str:
 
 def until(probe: Callable[[], T | None], *, what: str, timeout: float, needs: Sequence[Child] = ()) -> T:
     """The first truthy answer of `probe`. Fails at once with a log's end when a child in `needs` dies."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while True:
         answer = probe()
         if answer:
             return answer
         for child in needs:
             child.check()
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > timeout:
             ends = "".join(f"\nThe end of {child.log}:\n{child.tail(5)}" for child in needs)
             raise TimeoutError(f"Not within {timeout} s: {what}.{ends}")
-        time.sleep(POLL)
+        time.sleep(min(SLOWEST, POLL + waited / 50))

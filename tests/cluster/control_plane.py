@@ -178,7 +178,7 @@ class ControlPlane:
     def authority(self) -> Authority:
         return self._authority
 
-    def api(self, user: str = "admin", *, token: str | None = None, timeout: float = 30.0) -> ApiClient:
+    def api(self, user: str = "admin", *, token: str | None = None, timeout: float = 60.0) -> ApiClient:
         return ApiClient(port=self.port, ca=self.ca, token=token or self.tokens[user], timeout=timeout)
 
     def kubeconfig(self, path: Path, user: str = "admin", *, server: str | None = None, **more: Any) -> Path:
@@ -241,8 +241,9 @@ class ControlPlane:
         """Each answered request, oldest first, at Metadata level; the cluster must have been made with audit=True."""
         if self.audit_log is None:
             raise RuntimeError("There is no audit log: make the cluster with ControlPlane(audit=True).")
-        for line in self.audit_log.read_text().splitlines():
-            yield json.loads(line)
+        for line in self.audit_log.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):  # else it is being written
+                yield json.loads(line)
 
 
 __all__ = ["ChildDied", "ControlPlane"]

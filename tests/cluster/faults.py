@@ -125,7 +125,7 @@ class Rule:
             return False
         return self._when is None or self._when(seen)
 
-    def wait(self, count: int = 1, timeout: float = 20.0) -> Seen:
+    def wait(self, count: int = 1, timeout: float = 60.0) -> Seen:
         """Returns the `count`th request caught, when it is."""
         with self._news:
             if not self._news.wait_for(lambda: len(self.caught) >= count, timeout):

@@ -91,8 +91,8 @@ def fresh_control_plane(cluster_binaries: None) -> Iterator[Callable[..., Contro
 def install_crds(cluster: ControlPlane) -> None:
     if any(CRDS.glob("*.yaml")):
         cluster.apply(CRDS)
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", CRDS)
-        until(lambda: _are_served(cluster), what="the new kinds are served", timeout=30)
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "-f", CRDS)
+        until(lambda: _are_served(cluster), what="the new kinds are served", timeout=120)
 
 
 def _are_served(cluster: ControlPlane) -> bool:
