@@ -55,7 +55,7 @@ class Account:
         """Returns when the API server, which remembers tokens for ten seconds, says 401 to it."""
         self._api.delete(self.crew.namespace.path("secrets", secret))
         api = self.crew.cluster.api(token=token)
-        self.crew.wait(lambda: api.raw("GET", self.crew.namespace.ours("jobruns"))[0] == 401, what="a 401", timeout=20)
+        self.crew.wait(lambda: api.raw("GET", self.crew.namespace.ours("jobruns"))[0] == 401, what="a 401")
 
     @property
     def current(self) -> tuple[str, str]:

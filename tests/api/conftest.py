@@ -2,7 +2,7 @@
 
 from tests.api.account import account
 from tests.api.crew import crew
-from tests.api.desk import desk
+from tests.api.desk import cleared, desk
 from tests.api.tending import crews
 
-__all__ = ["account", "crew", "crews", "desk"]
+__all__ = ["account", "cleared", "crew", "crews", "desk"]

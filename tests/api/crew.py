@@ -58,7 +58,7 @@ class Controller:
 
     def child(self) -> int:
         """The pid of the child; it may be a new one each time."""
-        return until(lambda: next(iter(children_of(self.parent)), 0), what=f"{self.name} has a child", timeout=10)
+        return until(lambda: next(iter(children_of(self.parent)), 0), what=f"{self.name} has a child", timeout=60)
 
     def kill_child(self) -> None:
         os.kill(self.child(), signal.SIGKILL)
@@ -121,7 +121,7 @@ class Crew:
         identity = (found or {}).get("spec", {}).get("holderIdentity") or ""
         return str(identity).split("_", 1)[0]
 
-    def leader(self, *, other_than: str = "", timeout: float = 30.0) -> Controller:
+    def leader(self, *, other_than: str = "", timeout: float = 90.0) -> Controller:
         """Wait until one of the crew holds the Lease."""
 
         def found() -> Controller | None:
@@ -166,7 +166,7 @@ class Crew:
         found = self.cluster.api().find(self.namespace.ours("jobruns", run))
         return str((found or {}).get("status", {}).get("phase", "Pending" if found else "absent"))
 
-    def wait(self, probe: Callable[[], Any], *, what: str, timeout: float = 20.0) -> Any:
+    def wait(self, probe: Callable[[], Any], *, what: str, timeout: float = 90.0) -> Any:
         return until(probe, what=what, timeout=timeout)
 
     def stop(self) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 from soloist.domain.instants import parse_time
 from tests.api.crew import Crew, audit
+from tests.api.reasons import due_ticks, moment
 from tests.cluster.backend import Backend, Received
 
 Raw = dict[str, Any]
-SOON = 40.0
+SOON = 90.0
 
 
 def utc_now() -> datetime:
@@ -37,12 +38,17 @@ def epoch(crew: Crew) -> int:
     return int((crew.lease() or {}).get("metadata", {}).get("annotations", {}).get("soloist.dev/epoch", 0))
 
 
-def goes_on(backend: Backend, path: str, count: int = 2, *, timeout: float = SOON, by: int = 0) -> None:
-    """So many more requests arrive from now on; ``by`` the term of that epoch, if given."""
+def goes_on(backend: Backend, path: str, count: int = 2, *, timeout: float = SOON, by: int = 0, after: int = 0) -> None:
+    """So many more requests arrive from now on; ``by`` the term of that epoch, or by any ``after`` that, if given."""
     before = {seen.number for seen in backend.received(path)}
 
     def new(seen: Received) -> bool:
-        return seen.path == path and seen.number not in before and by in (0, fence(seen))
+        return (
+            seen.path == path
+            and seen.number not in before
+            and by in (0, fence(seen))
+            and (not after or fence(seen) > after)
+        )
 
     backend.wait(count, path=path, timeout=timeout, when=new)
 
@@ -59,10 +65,22 @@ def check(crew: Crew, backend: Backend, job: str, path: str) -> None:
     audit(crew, backend, job, path=path)
 
 
+def decided_ticks(crew: Crew, job: str) -> list[datetime]:
+    """The ticks of the schedule as it was last observed, from since to the watermark, once each that is due by now is decided."""
+    by = utc_now()
+
+    def found() -> Raw | None:
+        status = crew.status(job)
+        return status if status.get("watermark") and all(at <= moment(status["watermark"]) for at in due_ticks(status, by)) else None  # fmt: skip
+
+    status = crew.wait(found, what=f"the ticks of {job} are decided", timeout=SOON)
+    return due_ticks(status, moment(status["watermark"]))
+
+
 def at_rest(crew: Crew, job: str) -> Raw | None:
-    """The status, once all is accounted for and it stays as it is for a second."""
+    """The status of a job that was suspended, once that is seen, all is accounted for and it stays as it is for a second."""
     status = crew.status(job)
-    if status.get("active"):
+    if status.get("active") or not status["observedSchedule"]["suspend"]:
         return None
     let_pass(1.0)
     return status if crew.status(job) == status else None

@@ -31,6 +31,8 @@ KEEP = {"successfulRunsHistoryLimit": 100, "failedRunsHistoryLimit": 100}
 """Nothing is trimmed: the runs are what a test reads."""
 CALM = {"SOLOIST_LEASE_DURATION": "10", "SOLOIST_LEASE_RETRY_PERIOD": "2"}
 """Leases as they are by default: nobody loses one because the machine is busy, so every hand-over is a planned one."""
+STEADY = {"SOLOIST_LEASE_DURATION": "7", "SOLOIST_LEASE_RETRY_PERIOD": "1", "SOLOIST_LEASE_MARGIN": "1"}
+"""For a test that loses a Lease on purpose, and must not lose another because the machine stands still for a while."""
 EVERY_TICK = {"missedRunPolicy": "RunAll", "maxMissedRuns": 100, "concurrencyPolicy": "Allow"}
 """No tick has a reason not to run."""
 
@@ -72,13 +74,13 @@ def _start(whom: list[tuple[Crew, str]], **env: str) -> None:
     for (crew, name), port in zip(whom, ports, strict=True):
         crew.start(name, **{"SOLOIST_HEALTH_PORT": str(port), **env})
     for (crew, name), port in zip(whom, ports, strict=True):
-        crew.wait(partial(ready, port), what=f"{name} is ready", timeout=60)
-        crew.leader(timeout=60)
+        crew.wait(partial(ready, port), what=f"{name} is ready", timeout=120)
+        crew.leader(timeout=120)
 
 
 def ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
@@ -87,7 +89,7 @@ def ready(port: int) -> bool:
 def not_ready(port: int) -> str:
     """What /readyz says where it says no; empty where it says yes, or nothing yet."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30):
             return ""
     except urllib.error.HTTPError as answer:
         return answer.read().decode()
@@ -117,7 +119,7 @@ def worker(member: Controller) -> int:
 def ended(crew: Crew, *names: str) -> None:
     for name in names:
         alive = crew.members[name].process.alive
-        crew.wait(partial(is_false, alive), what=f"{name} has ended", timeout=40)
+        crew.wait(partial(is_false, alive), what=f"{name} has ended", timeout=90)
 
 
 def is_false(probe: Callable[[], object]) -> bool:
@@ -126,7 +128,7 @@ def is_false(probe: Callable[[], object]) -> bool:
 
 def logged(crew: Crew, name: str, words: str) -> None:
     """Wait until a controller says so."""
-    crew.wait(lambda: words in crew.members[name].log(), what=f"{name} logs {words!r}", timeout=30)
+    crew.wait(lambda: words in crew.members[name].log(), what=f"{name} logs {words!r}", timeout=90)
 
 
 def phase_of(run: Raw) -> str:
@@ -157,7 +159,7 @@ def through(crew: Crew, job: str, moment: datetime, *, more: int = 2, reviving: 
         later = [run for run in runs if tick_of(run) > moment and phase_of(run) == "Succeeded"]
         return all(phase_of(run) in FINAL for run in old) and len(later) >= more
 
-    until(probe, what=f"{job} is through {moment} and {more} ticks more", timeout=60)
+    until(probe, what=f"{job} is through {moment} and {more} ticks more", timeout=150)
 
 
 def of_run(backend: Backend, path: str, run: Raw) -> list[Received]:

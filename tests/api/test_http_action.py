@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from base64 import b64encode
 from datetime import timedelta
 
 import pytest
 
-from tests.api.desk import Desk, lines, moment, phase, tick
+from tests.api.desk import Desk, lines, moment, now, phase, tick
 from tests.api.tending import KEEP
 from tests.cluster.children import until
 from tests.cluster.free_ports import free_ports
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.cluster
 THREE = {"maxAttempts": 3, "initialDelaySeconds": 1, "factor": 1}
 
 
-def outcome(desk: Desk, job: str, run: str, *, timeout: float = 40.0) -> dict[str, object]:
+def outcome(desk: Desk, job: str, run: str, *, timeout: float = 90.0) -> dict[str, object]:
     """Start a run by hand and wait for how it ends; its status."""
     desk.status(job, lambda s: "observedSchedule" in s, what="it is seen")
     desk.crew.trigger(job, run)
@@ -36,7 +35,7 @@ def test_a_backend_that_recovers_gets_three_attempts_with_one_key(desk: Desk) ->
     first, second = desk.calls("recovers")[:2]
     assert second.boot - first.boot >= 3, "Retry-After was not heeded"
     run = desk.run_of(first)
-    until(lambda: phase(desk.run_of(first)) == "Succeeded", what="the second attempt succeeds", timeout=20)
+    until(lambda: phase(desk.run_of(first)) == "Succeeded", what="the second attempt succeeds", timeout=90)
     attempts = [seen for seen in desk.calls("recovers") if seen.header("Soloist-Run") == run["metadata"]["name"]]
     assert [seen.header("Soloist-Attempt") for seen in attempts] == ["1", "2"]
     assert len({seen.header("Idempotency-Key") for seen in attempts}) == 1
@@ -58,7 +57,7 @@ def test_what_is_retried_and_what_is_not(desk: Desk) -> None:
     once_a_year = {"schedule": "0 0 1 1 *", "retry": THREE}
     for name in ("twice", "absent", "never", "torn"):
         desk.http(name, **once_a_year)
-    desk.http("slow", **once_a_year, timeoutSeconds=1)
+    desk.http("slow", **once_a_year, timeoutSeconds=4)
     desk.http("refused", **once_a_year, http={"url": f"http://127.0.0.1:{closed}/"})
     desk.http("metadata", **once_a_year, http={"url": "http://169.254.169.254/latest/meta-data"})
     found = {}
@@ -70,7 +69,7 @@ def test_what_is_retried_and_what_is_not(desk: Desk) -> None:
         until(
             lambda name=name: desk.crew.phase(f"{name}-run") in ("Succeeded", "Failed", "Unknown"),
             what=f"{name} ends",
-            timeout=40,
+            timeout=90,
         )
         found[name] = desk.api.get(desk.namespace.ours("jobruns", f"{name}-run"))["status"]
     ends = {name: (status["phase"], status["attempt"]) for name, status in found.items()}
@@ -100,7 +99,7 @@ def test_what_is_retried_and_what_is_not(desk: Desk) -> None:
     until(
         lambda: desk.events("slow", "RunUnknown") and desk.events("never", "RunFailed"),
         what="Events say so",
-        timeout=20,
+        timeout=90,
     )
     assert not desk.events("twice"), events
 
@@ -109,7 +108,7 @@ def test_an_unknown_call_counts_as_going_on_until_its_time_out_has_passed(desk: 
     desk.backend.rule("^/unknown$", reset=True, times=1)
     desk.http("unknown", schedule="@every 1s", timeoutSeconds=4)
     first, second = desk.called("unknown", 2)[:2]
-    assert second.boot - first.boot >= 4
+    assert second.at - tick(first) >= timedelta(seconds=4)
     status = desk.status("unknown", lambda s: s["counters"]["succeeded"] >= 1, what="a later one succeeded")
     assert status["counters"]["unknown"] == 1
     assert lines(status, "Unknown")
@@ -129,7 +128,7 @@ def test_a_header_from_a_secret_is_sent_and_shown_nowhere(desk: Desk) -> None:
     desk.api.create(desk.namespace.path("secrets"), secret)
     seen = desk.called("sealed", 2)
     assert {each.header("Authorization") for each in seen} == {f"Bearer {value}"}
-    run = until(lambda: excerpt_of(desk, "sealed"), what="a run keeps what the backend echoed", timeout=20)
+    run = until(lambda: excerpt_of(desk, "sealed"), what="a run keeps what the backend echoed", timeout=90)
     assert "***" in run
     everything = [
         json.dumps(desk.api.items(desk.namespace.ours("jobruns"))),
@@ -156,10 +155,10 @@ def test_a_run_tells_when_its_call_began_and_when_it_was_over(desk: Desk) -> Non
     """k8s #81557."""
     desk.backend.rule("^/timed$", delay=1.2)
     desk.http("timed", schedule="0 0 1 1 *")
-    before = time.time()
+    before = now()
     status = outcome(desk, "timed", "timed-run")
     began, ended = moment(status["startTime"]), moment(status["completionTime"])
     (seen,) = desk.calls("timed")
-    assert timedelta(seconds=1.2) <= ended - began <= timedelta(seconds=10)
-    assert began.timestamp() >= before - 2
-    assert abs((began - seen.at).total_seconds()) < 2
+    clocks = timedelta(milliseconds=50)  # a term has one of its own
+    assert before - clocks <= began <= seen.at + clocks
+    assert seen.at + timedelta(seconds=1.2) - clocks <= ended <= now() + clocks

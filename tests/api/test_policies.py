@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -25,11 +26,11 @@ def test_each_concurrency_policy_does_with_a_slow_backend_what_it_says(desk: Des
     for policy in ("Forbid", "Queue", "Replace", "Allow"):
         desk.called(policy, 3)
     began = now()
-    until(lambda: now() > began + timedelta(seconds=4), what="some more ticks have passed", timeout=10)
+    until(lambda: now() > began + timedelta(seconds=4), what="some more ticks have passed", timeout=60)
     for policy in ("forbid", "queue", "replace", "allow"):
         desk.crew.edit(policy, {"suspend": True})
     for policy in ("forbid", "queue", "replace", "allow"):
-        desk.status(policy, lambda s: not s.get("active"), what="all its runs are accounted for")
+        desk.rest(policy)
     assert desk.backend.most_at_once("/Forbid") == 1
     assert desk.backend.most_at_once("/Queue") == 1
     assert desk.backend.most_at_once("/Allow") >= 3
@@ -41,8 +42,10 @@ def test_each_concurrency_policy_does_with_a_slow_backend_what_it_says(desk: Des
     assert lines(replace, "Cancelled"), replace["recent"]
     ended = [run for run in desk.crew.runs("replace") if phase(run) == "Cancelled"]
     assert {run["status"]["reason"] for run in ended} == {"Replaced"}
-    assert len(ended) >= 3
-    assert sum(phase(run) == "Succeeded" for run in desk.crew.runs("replace")) <= 2
+    calls = desk.calls("Replace")
+    overtaken = {seen.header("Soloist-Run") for seen, later in pairwise(calls) if later.boot - seen.boot < 2}
+    assert len(overtaken) >= 3
+    assert overtaken <= {run["metadata"]["name"] for run in ended}, "a call was replaced, and its run not cancelled"
     for policy in ("Forbid", "Queue", "Replace", "Allow"):
         assert max(requests_by_tick(desk.backend, f"/{policy}").values()) == 1
 
@@ -52,12 +55,14 @@ def path(desk: Desk, name: str) -> dict[str, Any]:
 
 
 def test_a_queued_tick_runs_as_soon_as_the_one_before_it_is_over(desk: Desk) -> None:
-    desk.backend.rule("^/queued$", delay=1.7, times=1)
-    desk.http("queued", schedule="@every 1s", concurrencyPolicy="Queue")
+    desk.backend.rule("^/queued$", delay=4.5, times=1)
+    period = timedelta(seconds=4)
+    desk.http("queued", schedule="@every 4s", concurrencyPolicy="Queue")
     first, second = desk.called("queued", 2)[:2]
     assert first.ended_boot is not None
-    assert 0 <= second.boot - first.ended_boot < 1.5
-    assert tick(second) < second.at
+    assert first.ended_boot <= second.boot
+    assert tick(second) == tick(first) + period
+    assert second.at < tick(second) + period, "it waited for the next tick"
 
 
 def test_jitter_is_the_same_for_all_and_never_early(desk: Desk) -> None:
@@ -74,27 +79,27 @@ def test_history_keeps_as_many_runs_as_asked_for(desk: Desk) -> None:
     desk.backend.rule("^/history$", status=400, times=3)
     desk.http("history", schedule="@every 1s", successfulRunsHistoryLimit=2, failedRunsHistoryLimit=1)
     desk.status("history", lambda s: s.get("counters", {}).get("succeeded", 0) >= 5, what="five have succeeded")
-    desk.crew.edit("history", {"suspend": True})
-    desk.status("history", lambda s: not s.get("active"), what="nothing goes on")
+    desk.rest("history")
 
     def kept() -> bool:
         phases = [phase(run) for run in desk.crew.runs("history") if phase(run) != "Skipped"]
         return sorted(phases) == ["Failed", "Succeeded", "Succeeded"]
 
-    until(kept, what="two successes and one failure are kept", timeout=20)
+    until(kept, what="two successes and one failure are kept", timeout=90)
     status = desk.crew.status("history")
     counters = status["counters"]
     assert counters["failed"] == 3
     assert counters["launched"] == counters["succeeded"] + 3 == len(desk.calls("history"))
-    # A tick that had been claimed when the job was suspended was skipped, and is then the last result.
-    last = status["lastResult"]
-    assert last == "Succeeded" or (last == "Suspended" and lines(status, "Suspended")), status["recent"]
+    # A tick that had been claimed when the job was suspended was skipped, one that met a call was blocked: these are results too.
+    ends = [line["result"] for line in status["recent"] if line["result"] not in ("Suspended", "Blocked", "Missed")]
+    assert ends[-1] == "Succeeded", status["recent"]
+    assert status["lastResult"] in ("Succeeded", *(line["result"] for line in status["recent"][-1:])), status
     assert status["consecutiveFailures"] == 0
     assert moment(status["lastFailureTime"]) < moment(status["lastSuccessfulTime"])
 
 
 def test_a_persons_run_passes_the_suspend_by_but_not_the_gate(desk: Desk) -> None:
-    desk.backend.rule("^/manual$", delay=3, times=1)
+    desk.backend.rule("^/manual$", delay=8, times=1)
     desk.http("manual", schedule="@every 1s", suspend=True)
     desk.status("manual", lambda s: "observedSchedule" in s, what="it is seen")
     manifest = desk.namespace.kubectl("create", "-o", "name", "-f", "-", stdin=MANUAL)
@@ -104,11 +109,11 @@ def test_a_persons_run_passes_the_suspend_by_but_not_the_gate(desk: Desk) -> Non
     assert seen.header("Idempotency-Key") == run["metadata"]["uid"]
     assert seen.header("Soloist-Scheduled-Time") is None
     desk.crew.trigger("manual", "manual-2")
-    until(lambda: desk.crew.phase("manual-2") == "Skipped", what="the second one meets the first", timeout=20)
+    until(lambda: desk.crew.phase("manual-2") == "Skipped", what="the second one meets the first", timeout=60)
     assert desk.api.get(desk.namespace.ours("jobruns", "manual-2"))["status"]["reason"] == "Blocked"
-    until(lambda: desk.crew.phase("manual-1") == "Succeeded", what="the first one ends", timeout=20)
+    until(lambda: desk.crew.phase("manual-1") == "Succeeded", what="the first one ends", timeout=90)
     desk.crew.trigger("manual", "manual-3")
-    until(lambda: desk.crew.phase("manual-3") == "Succeeded", what="the third one has its turn", timeout=20)
+    until(lambda: desk.crew.phase("manual-3") == "Succeeded", what="the third one has its turn", timeout=90)
     assert len(desk.calls("manual")) == 2
 
 
@@ -123,7 +128,7 @@ spec: {scheduledJobName: manual}
 def test_a_tick_whose_name_a_stranger_has_taken_is_let_go_with_its_reason(desk: Desk) -> None:
     made = desk.http("named", schedule="@every 10s")
     at = moment(desk.status("named", lambda s: s.get("nextScheduleTime"), what="it is planned")["nextScheduleTime"])
-    while away(at) < timedelta(seconds=11):  # it is claimed ten seconds ahead
+    while away(at) < timedelta(seconds=15):  # it is claimed ten seconds ahead
         at += timedelta(seconds=10)
     name = run_name("named", made["metadata"]["uid"], at)
     body = {
@@ -135,7 +140,7 @@ def test_a_tick_whose_name_a_stranger_has_taken_is_let_go_with_its_reason(desk: 
     desk.api.create(desk.namespace.ours("jobruns"), body)
     line = desk.recent("named", "NameTaken")
     assert span(line) == (at, at)
-    event = until(lambda: desk.events("named", "NameTaken"), what="an Event says so", timeout=20)[0]
+    event = until(lambda: desk.events("named", "NameTaken"), what="an Event says so", timeout=90)[0]
     assert name in event["note"]
     desk.delete("jobruns", name)
     later = [seen for seen in desk.called("named", len(desk.calls("named")) + 1) if tick(seen) > at]
@@ -159,7 +164,7 @@ def test_a_spec_that_cannot_be_run_says_so_once_and_runs_when_mended(desk: Desk)
         status = desk.status(name, lambda s: condition(s, "Valid").get("status") == "False", what="it is refused")
         sentence = condition(status, "Valid")["message"]
         assert sentence.startswith("spec.")
-        until(lambda name=name: desk.events(name, "Invalid"), what="an Event says so", timeout=20)
+        until(lambda name=name: desk.events(name, "Invalid"), what="an Event says so", timeout=90)
         assert [event["note"] for event in desk.events(name, "Invalid")] == [sentence]
     versions = {
         name: desk.api.get(desk.namespace.ours("scheduledjobs", name))["metadata"]["resourceVersion"] for name in bad
@@ -178,13 +183,13 @@ def test_a_spec_that_cannot_be_run_says_so_once_and_runs_when_mended(desk: Desk)
 
 
 def test_a_spec_spoiled_while_its_run_goes_on_still_tells_what_became_of_it(desk: Desk) -> None:
-    desk.backend.rule("^/spoiled$", delay=2, times=1)
+    desk.backend.rule("^/spoiled$", delay=4, times=1)
     desk.http("spoiled", schedule="@every 5s")
     (seen,) = desk.called("spoiled")
     desk.crew.edit("spoiled", {"timeZone": "Europe/Nowhere"})
     desk.status("spoiled", lambda s: condition(s, "Valid").get("status") == "False", what="it is refused")
     run = desk.run_of(seen)["metadata"]["name"]
-    until(lambda: desk.crew.phase(run) == "Succeeded", what="the run that went on has its outcome", timeout=20)
+    until(lambda: desk.crew.phase(run) == "Succeeded", what="the run that went on has its outcome", timeout=90)
     desk.crew.edit("spoiled", {"timeZone": "UTC"})
     desk.called("spoiled", 2)
     desk.status(
@@ -198,8 +203,8 @@ def test_after_an_outage_each_policy_runs_the_missed_ticks_it_asks_for(crew: Cre
         "skip": {"missedRunPolicy": "Skip"},
         "latest": {"missedRunPolicy": "RunLatest"},
         "all": {"missedRunPolicy": "RunAll", "maxMissedRuns": 50},
-        "some": {"missedRunPolicy": "RunAll", "maxMissedRuns": 3, "concurrencyPolicy": "Allow"},
-        "deadline": {"missedRunPolicy": "RunAll", "maxMissedRuns": 50, "startingDeadlineSeconds": 9},
+        "some": {"missedRunPolicy": "RunAll", "maxMissedRuns": 5, "concurrencyPolicy": "Allow"},
+        "deadline": {"missedRunPolicy": "RunAll", "maxMissedRuns": 50, "startingDeadlineSeconds": 16},
     }
     start(crew, "a", **CALM)
     for name, policy in policies.items():
@@ -209,14 +214,12 @@ def test_after_an_outage_each_policy_runs_the_missed_ticks_it_asks_for(crew: Cre
     crew.members["a"].kill_both()
     died = now()
     watermarks = {name: moment(crew.status(name)["watermark"]) for name in policies}
-    crew.wait(lambda: now() > died + timedelta(seconds=14), what="seven ticks were missed", timeout=30)
+    crew.wait(lambda: now() > died + timedelta(seconds=14), what="seven ticks were missed")
     crew.start("b", **CALM)
-    crew.leader(other_than="a", timeout=60)
-    led = now()
+    crew.leader(other_than="a")
+    led = moment((crew.lease() or {})["spec"]["acquireTime"])
     for name in policies:
-        crew.wait(
-            lambda name=name: newest(backend, name) > led + timedelta(seconds=2), what=f"{name} goes on", timeout=60
-        )
+        crew.wait(lambda name=name: newest(backend, name) > led + timedelta(seconds=2), what=f"{name} goes on")
     late = {
         name: [
             tick(seen)
@@ -229,8 +232,8 @@ def test_after_an_outage_each_policy_runs_the_missed_ticks_it_asks_for(crew: Cre
     assert len(late["skip"]) <= 1
     assert len(late["latest"]) <= 1
     assert len(late["all"]) >= 6, f"under Forbid missed ticks take turns: {late['all']}"
-    assert 1 <= len(late["some"]) <= 3
-    assert 1 <= len(late["deadline"]) <= 4
+    assert 1 <= len(late["some"]) <= 5
+    assert 1 <= len(late["deadline"]) <= 8
     reasons = {name: {line["result"] for line in crew.status(name)["recent"]} for name in policies}
     assert "Missed" in reasons["skip"], reasons
     assert "Missed" in reasons["latest"], reasons
