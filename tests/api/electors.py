@@ -23,13 +23,13 @@ CLOCK = SystemClock()
 
 
 class Replica:
-    """One elector with its watches. ``held`` are the times (CLOCK_BOOTTIME) from when and until when it believed in itself."""
+    """One elector with its watches. ``watching`` is set once they have brought it the Lease; times are CLOCK_BOOTTIME."""
 
     def __init__(
         self, name: str, kubeconfig: Path, lease: str, *, namespace: str = "default", own: HolderPod | None = None,
         timing: Timing = TIMING, needed: Callable[[], Any] = lambda: None,
     ) -> None:  # fmt: skip
-        self.elected, self.lost = threading.Event(), threading.Event()
+        self.elected, self.lost, self.watching = threading.Event(), threading.Event(), threading.Event()
         self.reason = ""
         self.notices: list[tuple[str, str]] = []
         self.terms: list[Term] = []
@@ -42,7 +42,7 @@ class Replica:
         )
         self.watches = LeaseWatches(
             access, namespace=namespace, name=lease,
-            lease_seen=lambda raw: self.elector.seen(raw), pod_seen=lambda: self.elector.poke(),
+            lease_seen=self._lease_seen, pod_seen=lambda: self.elector.poke(),
         )  # fmt: skip
         hooks = Hooks(
             renewed=self.terms.append, elected=self._elected, lost=self._lost, needed_epochs=needed,
@@ -58,6 +58,10 @@ class Replica:
         self.elector.start()
         return self
 
+    def _lease_seen(self, raw: Any) -> None:
+        self.elector.seen(raw)
+        self.watching.set()
+
     def _elected(self, term: Term) -> None:
         self.elected_at = CLOCK.boottime()
         self.elected.set()
@@ -72,7 +76,7 @@ class Replica:
         drained = threading.Event()
         drained.set()
         self.elector.stop(drained)
-        self.elector.join(10)
+        self.elector.join(60)
         self.watches.stop()
         self._client.close()
 

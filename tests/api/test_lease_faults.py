@@ -19,6 +19,7 @@ import pytest
 
 from soloist.adapters.clock import SystemClock
 from tests.api.electors import TIMING, Replica
+from tests.api.lateness import Lateness
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.faults import (
     BAD_GATEWAY,
@@ -44,8 +45,9 @@ from tests.cluster.proxy import TcpProxy
 pytestmark = pytest.mark.cluster
 
 FAULT_SECONDS = 3.5 * TIMING.lease
-SIDE_BY_SIDE, ALL_THROUGH = 12, 180
-SOON = 20.0
+SIDE_BY_SIDE, ALL_THROUGH = 12, 400
+SOON = 60.0
+TRIES = 5
 CLOCK = SystemClock()
 Switch = Callable[[], None]
 
@@ -78,14 +80,14 @@ ROWS = [*ANSWERS, *WIRES]
 
 @dataclass(kw_only=True)
 class Outcome:
-    """Of one row: the leader, and who came after it; times are CLOCK_BOOTTIME."""
+    """Of one row: the leader, and who came after it; times are CLOCK_BOOTTIME, ``late`` is what a bare timer was late meanwhile."""
 
     leader: Replica
     second: Replica
-    fault_at: float
-    healed_at: float
+    faulty_by: float
     led_during: bool
     led_after: bool
+    late: float
 
 
 class Bench:
@@ -107,30 +109,41 @@ class Bench:
         return Replica(name, path, lease)
 
     def run(self, row: str, *, all_cut: bool) -> Outcome:
-        lease = f"row-{uuid.uuid4().hex[:8]}"
         server, break_it, heal = self.fault(row)
-        leader = self.replica("a", lease, server).start()
-        assert leader.elected.wait(SOON), f"{row}: nobody led before the fault; {leader.notices}"
-        second = self.replica("b", lease, server if all_cut else None).start()
-        let_pass(2 * TIMING.period)
-        fault_at = CLOCK.boottime()
-        break_it()
-        let_pass(FAULT_SECONDS)
-        led_during = second.elected.is_set()
-        heal()
-        healed_at = CLOCK.boottime()
-        led_after = second.elected.wait(SOON)
+        leader, second = self.led(row, server, server if all_cut else None)
+        with Lateness() as lateness:
+            break_it()
+            faulty_by = CLOCK.boottime()
+            let_pass(FAULT_SECONDS)
+            led_during = second.elected.is_set() if all_cut else second.elected.wait(SOON)
+            heal()
+            led_after = second.elected.wait(SOON)
         outcome = Outcome(
             leader=leader,
             second=second,
-            fault_at=fault_at,
-            healed_at=healed_at,
+            faulty_by=faulty_by,
             led_during=led_during,
             led_after=led_after,
+            late=lateness.worst,
         )
         for replica in (leader, second):
             replica.stop()
         return outcome
+
+    def led(self, row: str, server: str, beside: str | None) -> tuple[Replica, Replica]:
+        """A leader, and one that stands by. A leader that lost its term before any fault, for the machine stood still, is none."""
+        for _ in range(TRIES):
+            lease = f"row-{uuid.uuid4().hex[:8]}"
+            leader = self.replica("a", lease, server).start()
+            assert leader.elected.wait(SOON), f"{row}: nobody led before the fault; {leader.notices}"
+            second = self.replica("b", lease, beside).start()
+            assert second.watching.wait(SOON), f"{row}: the other one sees nothing"
+            let_pass(2 * TIMING.period)
+            if not leader.lost.is_set():
+                return leader, second
+            for replica in (leader, second):
+                replica.stop()
+        raise AssertionError(f"{row}: no leader kept its term until the fault")
 
 
 def let_pass(seconds: float) -> None:
@@ -172,10 +185,10 @@ def check_stopped(outcome: Outcome) -> None:
     assert leader.lost.is_set(), "the leader goes on"
     assert leader.losses == 1
     assert leader.elector.term() is None
-    assert leader.lost_at <= leader.trusted_until + 0.5, (
-        f"stopped {leader.lost_at - leader.trusted_until:.2f} s too late"
+    assert leader.lost_at <= leader.trusted_until + 0.5 + outcome.late, (
+        f"stopped {leader.lost_at - leader.trusted_until:.2f} s too late; a bare timer was {outcome.late:.2f} s late"
     )
-    assert leader.trusted_until <= outcome.fault_at + TIMING.trust + 0.1
+    assert leader.trusted_until <= outcome.faulty_by + TIMING.trust
     if second.terms:
         assert second.terms[0].started_boot >= leader.trusted_until, "two believed leaders"
         assert second.terms[0].epoch > leader.terms[-1].epoch
@@ -204,8 +217,16 @@ def test_a_watch_that_fails_costs_a_period_at_most(
     if not isinstance(effect, Freeze):
         broken.wait()
     let_pass(3 * TIMING.period)
-    before = CLOCK.boottime()
     first.stop()
     assert standby.elected.wait(SOON)
-    assert standby.elected_at - before < TIMING.period + 1.5
     standby.stop()
+    assert readings_until(https_proxy, lease, standby.identity) <= 2, "one may have come just before the release"
+
+
+def readings_until(proxy: HttpsProxy, lease: str, claimed_by: str) -> int:
+    """How often the Lease was read after it was given back, until it was claimed: once a period."""
+    asked = [seen for seen in proxy.seen if f"/leases/{lease}" in seen.path and "watch=" not in seen.path]
+    held = [str(seen.json()["spec"].get("holderIdentity") or "") if seen.method == "PUT" else None for seen in asked]
+    claimed = held.index(claimed_by)
+    given_back = max(number for number, holder in enumerate(held[:claimed]) if holder == "")
+    return sum(seen.method == "GET" for seen in asked[given_back:claimed])
