@@ -20,6 +20,7 @@ from soloist.domain.lease_bodies import micro_time
 from soloist.domain.parsing import parse_job
 from soloist.shells.cli import cli
 from tests.api.crew import Crew
+from tests.api.desk import LONG
 from tests.cluster.backend import Backend
 from tests.cluster.binaries import locate
 from tests.cluster.children import until
@@ -209,7 +210,7 @@ class Controller(threading.Thread):
 
     def run(self) -> None:
         api, path = self._namespace.api, self._namespace.ours("jobruns")
-        until(lambda: bool(api.items(path)), what="a run is made", timeout=20)
+        until(lambda: bool(api.items(path)), what="a run is made", timeout=90)
         [run] = api.items(path)
         for status in self._statuses:
             api.patch(f"{path}/{run['metadata']['name']}/status", {"status": status})
@@ -235,7 +236,7 @@ def test_waiting_ends_with_the_run_and_its_outcome_is_the_exit_code(
 ) -> None:
     make_job(namespace)
     with Controller(namespace, {"phase": "Running", "attempt": 1}, {"phase": end, "attempt": 1, "reason": "AsItIs"}):
-        result = soloist("trigger", "report", "--wait", "--timeout", "30")
+        result = soloist("trigger", "report", "--wait", "--timeout", "90")
     assert result.exit_code == code
     assert re.search(rf"report-manual-\S+ {end}, attempt 1 \(AsItIs\)", result.output)
 
@@ -276,7 +277,7 @@ def test_waiting_for_a_run_that_goes_away_ends_with_what_is_recorded_of_it(
 ) -> None:
     make_job(namespace)
     with Controller(namespace, books=books):
-        result = soloist("trigger", "report", "--wait", "--timeout", "30")
+        result = soloist("trigger", "report", "--wait", "--timeout", "90")
     assert says in result.output
     assert result.exit_code == code
 
@@ -372,7 +373,7 @@ def test_whoever_may_only_look_is_answered_without_the_lease(soloist: Soloist, n
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "looks"}
     subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "nobody"}]
     namespace.api.create(bindings, {"metadata": {"name": "looks"}, "roleRef": reference, "subjects": subjects})
-    until(lambda: soloist("status", user="nobody").exit_code == 0, what="the right is known", timeout=10)
+    until(lambda: soloist("status", user="nobody").exit_code == 0, what="the right is known", timeout=90)
     assert 'LEADER  not known: User "nobody" may not get leases' in soloist("status", user="nobody").output
     assert "Whether a controller leads is not known" in soloist("why", "report", user="nobody", lease=False).output
     refused = soloist("trigger", "report", user="nobody")
@@ -409,17 +410,17 @@ def test_it_is_a_plugin_of_kubectl(control_plane: ControlPlane, namespace: Names
 def test_with_a_controller_up_a_trigger_runs_and_a_pause_of_everything_holds(
     soloist: Soloist, crew: Crew, backend: Backend
 ) -> None:
-    crew.start("ctl-0")
+    crew.start("ctl-0", **LONG)
     crew.leader()
     crew.job("report", schedule="0 2 1 1 *", http={"url": backend.url("/run")})
-    result = soloist("trigger", "report", "--wait", "--timeout", "30")
+    result = soloist("trigger", "report", "--wait", "--timeout", "90")
     assert result.exit_code == 0, result.output
     assert [seen.path for seen in backend.received()] == ["/run"]
     assert "LEADER  ctl-0 for " in soloist("status").output
     assert soloist("pause", "--all").exit_code == 0
     crew.trigger("report", "while-paused")
-    until(lambda: crew.phase("while-paused") == "Skipped", what="the pause holds", timeout=20)
+    until(lambda: crew.phase("while-paused") == "Skipped", what="the pause holds", timeout=90)
     assert "FleetPaused" in soloist("runs", "report").output
     assert soloist("resume", "--all").exit_code == 0
-    until(lambda: "PAUSED" not in soloist("status").output, what="it goes on", timeout=5)
+    until(lambda: "PAUSED" not in soloist("status").output, what="it goes on", timeout=90)
     assert backend.most_at_once() == 1

@@ -123,7 +123,7 @@ def test_whoever_may_not_read_the_secret_hears_so_and_may_name_the_database(
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "looks"}
     subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "nobody"}]
     namespace.api.create(bindings, {"metadata": {"name": "looks"}, "roleRef": reference, "subjects": subjects})
-    until(lambda: soloist("list", user="nobody").exit_code == 0, what="the right is known", timeout=10)
+    until(lambda: soloist("list", user="nobody").exit_code == 0, what="the right is known", timeout=90)
     refused = soloist("dead", "emails", user="nobody")
     assert refused.exit_code == 1
     assert 'rule {apiGroups: [""], resources: [secrets], verbs: [get]}. Or write --database' in refused.output

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from soloist.adapters.postgres.migrate import migrate
-from tests.api.crew import FAST, Crew
+from tests.api.crew import Crew
+from tests.api.desk import LONG
 from tests.api.tending import not_ready, ready
 from tests.cluster import server_flags
 from tests.cluster.certificates import Pair, make_authority, signed
@@ -39,7 +40,7 @@ GROUP = "external.metrics.k8s.io"
 ROOT = f"/apis/{GROUP}/v1beta1"
 SERVICE = "soloist-external-metrics"
 NAMES = f"subjectAltName=DNS:{SERVICE}.soloist.svc\n"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Aggregating(ControlPlane):
@@ -103,7 +104,7 @@ class Stage:
             "SOLOIST_EXTERNAL_METRICS_PORT": str(port),
             "SOLOIST_EXTERNAL_METRICS_CERTIFICATE": str(shown),
         }
-        self.crew.start(name, **FAST, **env)
+        self.crew.start(name, **LONG, **env)
 
     def aggregate(self) -> None:
         api = self.cluster.api()

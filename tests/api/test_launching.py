@@ -14,7 +14,7 @@ def test_every_tick_is_launched_once(crew: Crew, backend: Backend, replicas: int
     crew.job("sweep", schedule="@every 1s", http={"url": backend.url("/sweep")})
     for name in "ab"[:replicas]:
         crew.start(name)
-    backend.wait(6, timeout=40)
+    backend.wait(6, timeout=90)
     crew.wait(lambda: crew.status("sweep").get("counters", {}).get("succeeded", 0) >= 5, what="five are accounted for")
     audit(crew, backend, "sweep", path="/sweep")
 
@@ -25,11 +25,10 @@ def test_a_killed_leader_is_replaced_and_no_tick_runs_twice(crew: Crew, backend:
     )
     for name in "abc":
         crew.start(name)
+    backend.wait(3, timeout=90)
     first = crew.leader()
-    backend.wait(3, timeout=40)
     first.kill_both()
-    second = crew.leader(other_than=first.name)
-    assert second.name != first.name
+    crew.leader(other_than=first.name)
     before = len(backend.received())
-    backend.wait(before + 4, timeout=30)
+    backend.wait(before + 4, timeout=90)
     audit(crew, backend, "sweep", path="/sweep")

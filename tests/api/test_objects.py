@@ -7,7 +7,6 @@ else with it.
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.api.crew import FAST, Crew, audit
-from tests.api.desk import CREWS, Desk, also_with_standbys, away, errors, lines, log_lines, moment, phase, tick
+from tests.api.desk import CREWS, Desk, also_with_standbys, away, errors, lines, log_lines, moment, now, phase, tick
 from tests.api.tending import CALM, start
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
@@ -25,6 +24,8 @@ pytestmark = pytest.mark.cluster
 with_members = pytest.mark.parametrize("members", CREWS)
 
 ENOUGH = timedelta(seconds=5)
+FOR_EVER = "600"
+"""Seconds of grace: who waits for what is gone is not through while a test waits."""
 
 
 @also_with_standbys
@@ -35,7 +36,7 @@ def test_a_claimed_run_that_is_deleted_is_made_again_and_launched_once(desk: Des
         """One that is launched keeps its phase until its outcome is written, hence by its time."""
         return next((r for r in desk.crew.runs("claimed") if away(moment(r["spec"]["scheduledTime"])) > ENOUGH), None)
 
-    claimed = until(early, what="a run is claimed well before its time", timeout=30)
+    claimed = until(early, what="a run is claimed well before its time", timeout=90)
     assert phase(claimed) == "Pending"
     name, uid = claimed["metadata"]["name"], claimed["metadata"]["uid"]
     desk.delete("jobruns", name)
@@ -44,7 +45,7 @@ def test_a_claimed_run_that_is_deleted_is_made_again_and_launched_once(desk: Des
         found = desk.api.find(desk.namespace.ours("jobruns", name))
         return found is not None and found["metadata"]["uid"] != uid
 
-    until(made_again, what="it is made again", timeout=10)
+    until(made_again, what="it is made again", timeout=90)
     desk.called("claimed", 2)
     counted = Counter(str(seen.header("Soloist-Scheduled-Time")) for seen in desk.calls("claimed"))
     assert counted[claimed["spec"]["scheduledTime"]] == 1, counted
@@ -74,12 +75,12 @@ def test_a_run_deleted_in_mid_call_is_cancelled_and_keeps_its_place_for_its_time
     name = str(first.header("Soloist-Run"))
     desk.delete("jobruns", name)
     second = desk.called("called", 2)[1]
-    assert second.boot - first.boot >= 4, "the next one began while the first may have been going on"
+    assert second.at - tick(first) >= timedelta(seconds=4), "the next one began while the first may have been going on"
     assert second.header("Soloist-Run") != name
     assert desk.api.find(desk.namespace.ours("jobruns", name)) is None
     line = desk.recent("called", "Cancelled")
     assert moment(line["first"]) == tick(first)
-    assert desk.recent("called", "Blocked")["count"] >= 2
+    desk.status("called", lambda s: sum(line["count"] for line in lines(s, "Blocked")) >= 2, what="some were blocked")
 
 
 @also_with_standbys
@@ -89,7 +90,7 @@ def test_a_run_deleted_between_two_attempts_gets_no_other(desk: Desk) -> None:
         "between",
         schedule="@every 2s",
         timeoutSeconds=3,
-        retry={"maxAttempts": 3, "initialDelaySeconds": 2, "factor": 1},
+        retry={"maxAttempts": 3, "initialDelaySeconds": 6, "factor": 1},
     )
     run = desk.run("between", "Retrying")
     name = run["metadata"]["name"]
@@ -99,9 +100,9 @@ def test_a_run_deleted_between_two_attempts_gets_no_other(desk: Desk) -> None:
     others = until(
         lambda: [seen for seen in desk.calls("between") if seen.header("Soloist-Run") != name],
         what="a later tick has its turn",
-        timeout=30,
+        timeout=90,
     )
-    assert others[0].boot - after[0].boot >= 3
+    assert others[0].at - tick(after[0]) >= timedelta(seconds=3)
     assert [seen for seen in desk.calls("between") if seen.header("Soloist-Run") == name] == after
     entries = desk.crew.status("between").get("active", [])
     assert name not in [entry["run"] for entry in entries]
@@ -118,20 +119,20 @@ def test_a_recorded_run_deleted_while_nobody_leads_is_not_made_again(
     start(crew, *standbys, **pace)
     crew.job("lost", schedule="@every 5s", timeoutSeconds=4, http={"url": backend.url("/lost")})
     gone = crew.members[first].process
-    crew.wait(lambda: not gone.alive(), what="the leader died between record and launch", timeout=30)
+    crew.wait(lambda: not gone.alive(), what="the leader died between record and launch")
     (entry,) = crew.status("lost")["active"]
     crew.namespace.api.delete(crew.namespace.ours("jobruns", entry["run"]))
     assert crew.holder() == first, "somebody leads again already"
     if not standbys:
         crew.start("b")
-    crew.leader(other_than=first, timeout=40)
-    taken = time.monotonic()
-    crew.wait(lambda: lines(crew.status("lost"), "Cancelled"), what="it is cancelled", timeout=40)
-    assert time.monotonic() - taken >= 3, "it left active before its time-out had passed"
-    backend.wait(2, path="/lost", timeout=30)
+    crew.leader(other_than=first)
+    taken = moment((crew.lease() or {})["spec"]["acquireTime"])
+    crew.wait(lambda: lines(crew.status("lost"), "Cancelled"), what="it is cancelled")
+    assert now() - taken >= timedelta(seconds=4), "it left active before its time-out had passed"
+    backend.wait(2, path="/lost")
     assert entry["scheduledTime"] not in [seen.header("Soloist-Scheduled-Time") for seen in backend.received("/lost")]
     assert crew.phase(entry["run"]) == "absent"
-    assert entry["uid"] not in [each["uid"] for each in crew.status("lost")["active"]]
+    assert entry["uid"] not in [each["uid"] for each in crew.status("lost").get("active", ())]
 
 
 @with_members
@@ -139,20 +140,20 @@ def test_a_job_deleted_in_mid_run_leaves_nothing_hanging(
     crew: Crew, backend: Backend, members: tuple[str, ...]
 ) -> None:
     backend.rule("^/going$", delay=4)
-    start(crew, *members, **CALM)
+    start(crew, *members, SOLOIST_GRACE=FOR_EVER, **CALM)
     crew.job("going", schedule="@every 1s", http={"url": backend.url("/going")})
     crew.job("staying", schedule="@every 1s", http={"url": backend.url("/staying")})
     backend.wait(1, path="/going")
     api, path = crew.namespace.api, crew.namespace.ours("scheduledjobs", "going")
     api.delete(path)
-    crew.wait(lambda: api.find(path) is None, what="the job is gone", timeout=10)
-    crew.wait(lambda: not crew.runs("going"), what="its runs are gone", timeout=20)
+    crew.wait(lambda: api.find(path) is None, what="the job is gone")
+    crew.wait(lambda: not crew.runs("going"), what="its runs are gone")
     old = len(backend.received("/going"))
     again = crew.job("going", schedule="@every 1s", http={"url": backend.url("/going")})
     seen = backend.wait(old + 1, path="/going")[old]
     assert str(seen.header("Idempotency-Key")).startswith(again["metadata"]["uid"])
     api.delete(path)
-    crew.wait(lambda: api.find(path) is None, what="it is gone again", timeout=10)
+    crew.wait(lambda: api.find(path) is None, what="it is gone again")
     before = len(backend.received("/staying"))
     backend.wait(before + 3, path="/staying")
     audit(crew, backend, "staying", path="/staying")
@@ -160,7 +161,7 @@ def test_a_job_deleted_in_mid_run_leaves_nothing_hanging(
         assert not errors(each.log()), errors(each.log())
     member = crew.members["a"]
     member.terminate()
-    crew.wait(lambda: not member.process.alive(), what="going away waits for no run of a job that is gone", timeout=15)
+    crew.wait(lambda: not member.process.alive(), what="going away waits for no run of a job that is gone")
     taken_over(crew, backend, members)
 
 
@@ -179,7 +180,7 @@ def test_a_namespace_deleted_in_mid_run_goes_and_the_others_go_on(
     api, doomed = control_plane.api(), f"{crew.namespace.name}-doomed"
     api.create("/api/v1/namespaces", {"metadata": {"name": doomed}})
     backend.rule("^/slow$", delay=6)
-    start(crew, *members, SOLOIST_NAMESPACE=f"{crew.namespace.name},{doomed}", **CALM)
+    start(crew, *members, SOLOIST_NAMESPACE=f"{crew.namespace.name},{doomed}", SOLOIST_GRACE=FOR_EVER, **CALM)
     crew.job("staying", schedule="@every 1s", http={"url": backend.url("/staying")})
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
     jobs = {
@@ -192,16 +193,18 @@ def test_a_namespace_deleted_in_mid_run_goes_and_the_others_go_on(
     backend.wait(1, path="/slow")
     crew.wait(lambda: api.items(f"/apis/batch/v1/namespaces/{doomed}/jobs"), what="a Job is there")
     api.delete(f"/api/v1/namespaces/{doomed}")
-    crew.wait(lambda: api.find(f"/api/v1/namespaces/{doomed}") is None, what="the namespace is gone", timeout=60)
+    began = now()
+    crew.wait(lambda: api.find(f"/api/v1/namespaces/{doomed}") is None, what="the namespace is gone", timeout=240)
+    seconds = (now() - began).total_seconds()
     quick, before = len(backend.received("/quick")), len(backend.received("/staying"))
     backend.wait(before + 4, path="/staying")
     audit(crew, backend, "staying", path="/staying")
     assert len(backend.received("/quick")) == quick
     complaints = [line for line in log_lines(crew.members["a"].log()) if line["level"] != "info"]
-    assert len(complaints) <= 12, complaints
+    assert len(complaints) <= max(12, 2 * seconds), f"in {seconds:.0f} s: {complaints}"
     member = crew.members["a"]
     member.terminate()
-    crew.wait(lambda: not member.process.alive(), what="going away waits for nothing in it", timeout=15)
+    crew.wait(lambda: not member.process.alive(), what="going away waits for nothing in it")
     taken_over(crew, backend, members)
 
 
