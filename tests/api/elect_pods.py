@@ -51,7 +51,7 @@ def compiled(folder: Path) -> Path:
     (folder / "app.ts").write_text(EXAMPLES["ts-client"] + TIMER + timer)
     tsc = node_home(HERE / "typescript") / "node_modules" / "typescript" / "bin" / "tsc"
     argv = ["node", str(tsc), "--strict", "--target", "es2022", "--module", "nodenext", "app.ts", "node.d.ts"]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "app.js"
 
@@ -132,7 +132,7 @@ class Pod:
         """As the kubelet does it: the application first, then its native sidecar."""
         self.app.stop(grace=10)
         os.kill(self.sidecar.pid, signal.SIGTERM)
-        until(lambda: not self.sidecar.alive(), what=f"{self.name} has ended", timeout=30)
+        until(lambda: not self.sidecar.alive(), what=f"{self.name} has ended", timeout=90)
 
     def stop(self) -> None:
         for child in (self.app, self.sidecar):
@@ -142,7 +142,7 @@ class Pod:
 def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, Any]]:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=30) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as refused:
         return refused.code, json.load(refused)
@@ -156,18 +156,21 @@ def holder(pods: list[Pod], *, lease: str = "sweep", other_than: Pod | None = No
     def found() -> Pod | None:
         return next((pod for pod in pods if pod is not other_than and pod.ask(f"/{lease}")[0] == 200), None)
 
-    return until(found, what=f"somebody other than {other_than and other_than.name} holds {lease}", timeout=60)
+    return until(found, what=f"somebody other than {other_than and other_than.name} holds {lease}", timeout=120)
 
 
 def command_pids(marker: str) -> list[int]:
-    """The shells whose command line has the marker; what starts and guards them has it too."""
-    found = []
+    """The shells whose command line has the marker, but for what they are about to start: it has theirs until it is itself.
+
+    What starts and guards them has it too, and is no shell.
+    """
+    found: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes()
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
         except OSError:
             continue
         if words.startswith(b"sh\0") and marker.encode() in words and state not in "ZX":
-            found.append(int(entry.name))
-    return found
+            found[int(entry.name)] = int(parent)
+    return sorted(pid for pid, parent in found.items() if parent not in found)
