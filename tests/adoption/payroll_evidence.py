@@ -30,11 +30,14 @@ def write(stage: Payroll, books: Books, killed: Mapping[str, int]) -> None:
     logs = [line for log in sorted(stage.folder.glob("w*.log")) for line in log.read_text().splitlines()]
     given_up = [line for line in logs if line.startswith("{") and json.loads(line)["message"] == "row given up"]
     total = sum(books.paid.values())
+    held_and_paid = len(books.held.keys() & books.paid.keys())
     evidence.write(
         "kill-in-mid-payment",
         "Killed between a payment and its record",
-        f"{len(books.due)} payments came due, {len(books.recorded)} were recorded, {len(books.held)} are held for a person. The provider, which"
-        f" heeds no keys, was asked {total} times, for {len(books.paid)} of them: none twice.",
+        f"{len(books.due)} payments came due, {len(books.recorded)} were recorded, {len(books.held)} are held for a person: {held_and_paid} that"
+        f" were paid, and {len(books.held) - held_and_paid} that never were. The provider, which heeds no keys, was asked {total} times, for"
+        f" {len(books.paid)} of them: none twice.",
+        "The payments in whose middle somebody was killed. Each was put into the table as overdue, so it was paid later than it was `due`.",
         evidence.table(HEADS, rows),
         "What the workers said of those that they gave up:",
         evidence.lines(given_up),
