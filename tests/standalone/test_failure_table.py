@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +23,7 @@ from soloist.domain.instants import parse_time, stamp
 from soloist.domain.schedule import parse_schedule
 from soloist.ports import Written
 from tests.api.crew import FAST, LEASE_SECONDS, children_of
+from tests.api.table import Table, picked
 from tests.cluster.backend import Backend, Received
 from tests.cluster.children import until
 from tests.cluster.proxy import TcpProxy
@@ -149,18 +149,8 @@ class Row:
         with_database(self.crew.url, ask)
 
 
-@contextmanager
-def played(outages: Mapping[str, Outage], server: Postgres, folder: Path) -> Iterator[dict[str, Row]]:
-    """All of them, over."""
-    with ExitStack() as stack:
-        made = {name: _row(name, outage, server, folder / name, stack) for name, outage in outages.items()}
-        with ThreadPoolExecutor(len(made)) as pool:
-            for future in [pool.submit(row.run) for row in made.values()]:
-                future.result()
-        yield made
-
-
-def _row(name: str, outage: Outage, server: Postgres, folder: Path, stack: ExitStack) -> Row:
+def _row(name: str, outage: Outage, stack: ExitStack, server: Postgres, above: Path) -> Row:
+    folder = above / name
     folder.mkdir()
     place = server.create_database(f"gone_{name.replace('-', '_')}")
     stack.callback(server.drop_database, place.name)
@@ -180,27 +170,18 @@ def _end(crew: Crew) -> None:
 
 
 @pytest.fixture(scope="module")
-def short(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
-    with played(SHORT, postgres, tmp_path_factory.mktemp("short")) as rows:
-        yield rows
-
-
-@pytest.fixture(scope="module")
-def in_full(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
-    with played(IN_FULL, postgres, tmp_path_factory.mktemp("in-full")) as rows:
+def table(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table[Outage, Row]]:
+    folder = tmp_path_factory.mktemp("failures")
+    with Table(SHORT, IN_FULL, make=lambda *row: _row(*row, postgres, folder)) as rows:
         yield rows
 
 
 @pytest.fixture
-def row(request: pytest.FixtureRequest) -> Row:
-    rows: dict[str, Row] = request.getfixturevalue("short" if request.param in SHORT else "in_full")
-    return rows[request.param]
+def row(table: Table[Outage, Row], request: pytest.FixtureRequest) -> Row:
+    return table[request.param]
 
 
-LONGER = ["30-s", *(pytest.param(name, marks=pytest.mark.long) for name in IN_FULL)]
-ALL = pytest.mark.parametrize("row", ["1-s", *LONGER], indirect=True)
-SECOND = pytest.mark.parametrize("row", ["1-s"], indirect=True)
-LONG_ONES = pytest.mark.parametrize("row", LONGER, indirect=True)
+ALL, SECOND, LONGER = picked(SHORT, IN_FULL)
 
 
 @ALL
@@ -227,7 +208,7 @@ def test_a_second_without_the_database_costs_nobody_the_lease(row: Row) -> None:
     assert not row.leader_ended
 
 
-@LONG_ONES
+@LONGER
 def test_a_longer_outage_of_the_database_ends_the_leaders_child_and_with_it_its_calls(row: Row) -> None:
     assert row.leader_ended
     assert all(member.process.alive() for member in row.crew.members.values()), "parents stay, and start others"
@@ -238,7 +219,7 @@ def test_a_call_under_way_is_written_down_as_it_ended_once_the_database_is_back(
     assert row.phase("under-way") == "Succeeded"
 
 
-@LONG_ONES
+@LONGER
 def test_a_call_under_way_ends_unknown_where_the_database_was_gone_for_longer(row: Row) -> None:
     assert row.phase("under-way") == "Unknown"
 
