@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +21,7 @@ from soloist.domain.term import Timing
 from tests.api.crew import LEASE_SECONDS
 from tests.api.elect_pods import Pod, command_pids, compiled, holder
 from tests.api.slot_books import moment, unexplained
+from tests.api.table import Table, picked
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
 
@@ -115,28 +115,18 @@ def environment(pid: int) -> bytes:
         return b""
 
 
-@contextmanager
-def played(rows: Mapping[str, Gone], cluster: ControlPlane, folder: Path) -> Iterator[dict[str, Row]]:
-    """All of them, over."""
-    program = compiled(folder)
-    with ExitStack() as stack:
-        made = {}
-        for name, (seconds, times) in rows.items():
-            config = cluster.kubeconfig(folder / name / "kubeconfig")
-            namespace = f"t-gone-{name}"
-            cluster.api().create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-            env = {"KUBECONFIG": str(config), "POD_NAMESPACE": namespace, **times}
-            command = ("sh", "-c", f"while :; do sleep 1; done # {marker(name)}")
-            arguments = ("--lease", "sweep", "--", *command)
-            pods = [Pod(each, folder / name, program, dict(env), arguments=arguments) for each in "ab"]
-            for pod in pods:
-                stack.callback(print_end, pod)
-                stack.callback(pod.stop)
-            made[name] = Row(name, seconds, pods)
-        with ThreadPoolExecutor(len(made)) as pool:
-            for future in [pool.submit(row.run) for row in made.values()]:
-                future.result()
-        yield made
+def _row(name: str, gone: Gone, stack: ExitStack, cluster: ControlPlane, program: Path) -> Row:
+    folder, namespace, (seconds, times) = program.parent / name, f"t-gone-{name}", gone
+    config = cluster.kubeconfig(folder / "kubeconfig")
+    cluster.api().create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    env = {"KUBECONFIG": str(config), "POD_NAMESPACE": namespace, **times}
+    command = ("sh", "-c", f"while :; do sleep 1; done # {marker(name)}")
+    arguments = ("--lease", "sweep", "--", *command)
+    pods = [Pod(each, folder, program, dict(env), arguments=arguments) for each in "ab"]
+    for pod in pods:
+        stack.callback(print_end, pod)
+        stack.callback(pod.stop)
+    return Row(name, seconds, pods)
 
 
 def print_end(pod: Pod) -> None:
@@ -144,26 +134,18 @@ def print_end(pod: Pod) -> None:
 
 
 @pytest.fixture(scope="module")
-def of_the_gate(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
-    with played(OF_THE_GATE, control_plane, tmp_path_factory.mktemp("gone")) as rows:
-        yield rows
-
-
-@pytest.fixture(scope="module")
-def in_full(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
-    with played(IN_FULL, control_plane, tmp_path_factory.mktemp("gone-in-full")) as rows:
+def table(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table[Gone, Row]]:
+    program = compiled(tmp_path_factory.mktemp("gone"))
+    with Table(OF_THE_GATE, IN_FULL, make=lambda *row: _row(*row, control_plane, program)) as rows:
         yield rows
 
 
 @pytest.fixture
-def row(request: pytest.FixtureRequest) -> Row:
-    rows: dict[str, Row] = request.getfixturevalue("of_the_gate" if request.param in OF_THE_GATE else "in_full")
-    return rows[request.param]
+def row(table: Table[Gone, Row], request: pytest.FixtureRequest) -> Row:
+    return table[request.param]
 
 
-ALL = pytest.mark.parametrize(
-    "row", [*OF_THE_GATE, *(pytest.param(name, marks=pytest.mark.long) for name in IN_FULL)], indirect=True
-)
+ALL, _, _ = picked(OF_THE_GATE, IN_FULL)
 
 
 @ALL

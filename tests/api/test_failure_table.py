@@ -10,8 +10,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +21,7 @@ import pytest
 from soloist.domain.instants import parse_time, stamp
 from soloist.domain.schedule import parse_schedule
 from tests.api.crew import Crew, audit, children_of, requests_by_tick
+from tests.api.table import Table, picked
 from tests.cluster.backend import Backend, Received
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace
@@ -130,36 +130,20 @@ class Row:
         self.crew.wait(enough, what=f"{self.name}: {count} requests of {job}", timeout=60)
 
 
-@contextmanager
-def played(outages: Mapping[str, Outage], cluster: ControlPlane, folder: Path) -> Iterator[dict[str, Row]]:
-    """All of them, over."""
-    with ExitStack() as stack:
-        made = {name: _row(name, outage, cluster, folder / name, stack) for name, outage in outages.items()}
-        with ThreadPoolExecutor(len(made)) as pool:
-            for future in [pool.submit(row.run) for row in made.values()]:
-                future.result()
-        yield made
-
-
 @pytest.fixture(scope="module")
-def of_the_gate(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
-    with played(OF_THE_GATE, control_plane, tmp_path_factory.mktemp("failures")) as rows:
-        yield rows
-
-
-@pytest.fixture(scope="module")
-def in_full(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
-    with played(IN_FULL, control_plane, tmp_path_factory.mktemp("in-full")) as rows:
+def table(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table[Outage, Row]]:
+    folder = tmp_path_factory.mktemp("failures")
+    with Table(OF_THE_GATE, IN_FULL, make=lambda *row: _row(*row, control_plane, folder)) as rows:
         yield rows
 
 
 @pytest.fixture
-def row(request: pytest.FixtureRequest) -> Row:
-    rows: dict[str, Row] = request.getfixturevalue("of_the_gate" if request.param in OF_THE_GATE else "in_full")
-    return rows[request.param]
+def row(table: Table[Outage, Row], request: pytest.FixtureRequest) -> Row:
+    return table[request.param]
 
 
-def _row(name: str, outage: Outage, cluster: ControlPlane, folder: Path, stack: ExitStack) -> Row:
+def _row(name: str, outage: Outage, stack: ExitStack, cluster: ControlPlane, above: Path) -> Row:
+    folder = above / name
     folder.mkdir()
     backend = stack.enter_context(Backend(folder / "backend"))
     namespace = Namespace(name=f"t-{name}-{uuid.uuid4().hex[:8]}", cluster=cluster)
@@ -170,10 +154,7 @@ def _row(name: str, outage: Outage, cluster: ControlPlane, folder: Path, stack: 
     return Row(name=name, outage=outage, crew=crew, wire=wire, backend=backend)
 
 
-LONGER = ["30-s", "5-min", *(pytest.param(name, marks=pytest.mark.long) for name in IN_FULL)]
-ALL = pytest.mark.parametrize("row", ["1-s", *LONGER], indirect=True)
-SECOND = pytest.mark.parametrize("row", ["1-s"], indirect=True)
-LONG_ONES = pytest.mark.parametrize("row", LONGER, indirect=True)
+ALL, SECOND, LONGER = picked(OF_THE_GATE, IN_FULL)
 
 
 @ALL
@@ -196,7 +177,7 @@ def test_a_second_costs_nobody_the_lease(row: Row) -> None:
     assert not row.leader_ended
 
 
-@LONG_ONES
+@LONGER
 def test_a_longer_outage_ends_the_leaders_child_and_with_it_its_calls(row: Row) -> None:
     assert row.leader_ended
 
@@ -206,7 +187,7 @@ def test_a_call_under_way_is_written_down_as_it_ended_after_a_second(row: Row) -
     assert row.crew.phase("under-way") == "Succeeded"
 
 
-@LONG_ONES
+@LONGER
 def test_a_call_under_way_ends_unknown_after_a_longer_outage(row: Row) -> None:
     assert row.crew.phase("under-way") == "Unknown"
 
