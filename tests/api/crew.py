@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ class Controller:
 
     name: str
     process: Child
+    health_port: int = 0
 
     @property
     def parent(self) -> int:
@@ -76,6 +78,11 @@ class Controller:
 
     def terminate(self) -> None:
         os.kill(self.parent, signal.SIGTERM)
+
+    def metrics(self) -> str:
+        """What its child serves under /metrics; of one that was started with a port."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/metrics", timeout=60) as answer:
+            return str(answer.read().decode())
 
     def log(self) -> str:
         return self.process.log.read_text(errors="replace")
@@ -108,7 +115,7 @@ class Crew:
         }
         process = Child(name, ENTRY, log=self.folder / f"{name}.log", env=variables)
         process.start()
-        self.members[name] = Controller(name, process)
+        self.members[name] = Controller(name, process, int(variables["SOLOIST_HEALTH_PORT"]))
         return self.members[name]
 
     def lease(self, name: str = "soloist") -> Raw | None:
@@ -144,12 +151,12 @@ class Crew:
         made: Raw = self.cluster.api().patch(self.namespace.ours("scheduledjobs", name), {"spec": spec})
         return made
 
-    def trigger(self, job: str, name: str) -> Raw:
+    def trigger(self, job: str, name: str, **spec: Any) -> Raw:
         body = {
             "apiVersion": "soloist.dev/v1alpha1",
             "kind": "JobRun",
             "metadata": {"name": name, "namespace": self.namespace.name},
-            "spec": {"scheduledJobName": job, "trigger": "Manual"},
+            "spec": {"scheduledJobName": job, "trigger": "Manual", **spec},
         }
         made: Raw = self.cluster.api().create(self.namespace.ours("jobruns"), body)
         return made

@@ -74,6 +74,23 @@ def test_jitter_is_the_same_for_all_and_never_early(desk: Desk) -> None:
         assert timedelta(0) <= seen.at - due, f"due {due}, received {seen.at}"
 
 
+def test_a_backfilled_run_is_of_its_own_time_passes_suspend_and_watermark_by_and_is_none_before_its_time(
+    desk: Desk,
+) -> None:
+    desk.http("backfill", schedule="0 2 * * *", suspend=True)
+    desk.status("backfill", lambda status: status.get("observedSchedule"), what="its suspend is seen")
+    before = desk.crew.status("backfill").get("watermark")
+    for name, time in (("backfill-past", "2026-01-05T02:00:00Z"), ("backfill-ahead", "2999-01-05T02:00:00Z")):
+        desk.crew.trigger("backfill", name, trigger="Backfill", scheduledTime=time)
+    (seen,) = desk.called("backfill")
+    past, ahead = desk.run("backfill", "Succeeded"), desk.run("backfill", "Skipped")
+    assert seen.header("Soloist-Scheduled-Time") == "2026-01-05T02:00:00Z"
+    assert seen.header("Idempotency-Key") == past["metadata"]["uid"]
+    assert (ahead["metadata"]["name"], ahead["status"]["reason"]) == ("backfill-ahead", "TimeAhead")
+    assert desk.quiet("backfill", lambda _: True, what="it is over").get("watermark") == before
+    assert len(desk.calls("backfill")) == 1
+
+
 def test_history_keeps_as_many_runs_as_asked_for(desk: Desk) -> None:
     """k8s #133662, #75674, #22207."""
     desk.backend.rule("^/history$", status=400, times=3)

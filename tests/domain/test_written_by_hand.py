@@ -12,7 +12,7 @@ from soloist.domain.gate import still_auto_paused
 from soloist.domain.instants import stamp
 from soloist.domain.parsing import parse_job, parse_run
 from soloist.domain.spec import Spec
-from soloist.domain.steps import Stop, WriteJob, WriteRun
+from soloist.domain.steps import Stop, TakeOver, WriteJob, WriteRun
 from soloist.domain.ticks import Reason
 from soloist.domain.view import View
 
@@ -141,3 +141,15 @@ def test_a_run_for_a_job_that_was_deleted_is_not_launched_for_another_of_its_nam
     assert isinstance(step, WriteRun)
     assert (step.phase, step.reason) == ("Skipped", "NoSuchJob")
     assert "of-another" in step.message
+
+
+@pytest.mark.parametrize(("ahead", "runs"), [(-timedelta(days=1), True), (timedelta(seconds=1), False)])
+def test_a_backfilled_run_is_for_a_time_that_has_come(ahead: timedelta, runs: bool) -> None:
+    asked = {"scheduledJobName": "sweep", "trigger": "Backfill", "scheduledTime": stamp(NOON + ahead)}
+    step = protocol.decide(a_view(status={"watermark": stamp(NOON)}, run={"metadata": RUN["metadata"], "spec": asked}))
+    if runs:
+        assert isinstance(step, TakeOver)
+        return
+    assert isinstance(step, WriteRun)
+    assert (step.phase, step.reason) == ("Skipped", "TimeAhead")
+    assert stamp(NOON + ahead) in step.message

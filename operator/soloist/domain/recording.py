@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from soloist.domain import settling
 from soloist.domain.actions import JobAction, kind_of, ledger_of
 from soloist.domain.gate import Verdict, blockers, closed, judge
+from soloist.domain.instants import stamp
 from soloist.domain.launching import has_right, is_patient
 from soloist.domain.orphaned import NO_SUCH_JOB
 from soloist.domain.runs import Entry, Phase, Run
@@ -18,6 +19,7 @@ from soloist.domain.steps import CreateRun, Prepare, Step, TakeOver, WriteJob, W
 from soloist.domain.ticks import COUNTED, LATE, Reason, Tick, in_pause, left_behind
 from soloist.domain.view import View, launch_at, ours_alone
 
+TIME_AHEAD = "TimeAhead"
 LAZY = timedelta(minutes=10)
 """Ticks that pass while a job is suspended or paused are written down this often, not one by one."""
 
@@ -123,6 +125,9 @@ def record_person(view: View) -> Step | None:
         if run.job_uid not in (None, view.job.uid):
             message = f"It is for a ScheduledJob {run.job_name} that was deleted (uid {run.job_uid}); another has its name now."
             return WriteRun(run=run, phase=Phase.SKIPPED, reason=NO_SUCH_JOB, message=message)
+        if run.tick is not None and run.tick > view.now:
+            message = f"spec.scheduledTime is {stamp(run.tick)}, which has not come yet: a backfilled run is for a time in the past."
+            return WriteRun(run=run, phase=Phase.SKIPPED, reason=TIME_AHEAD, message=message)
         shut = closed(view.job, view.spec, view.fleet_paused, view.now, person=True)
         if shut is not None:
             return WriteRun(run=run, phase=Phase.SKIPPED, reason=shut)
