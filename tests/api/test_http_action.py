@@ -136,6 +136,7 @@ def test_a_header_from_a_secret_is_sent_and_shown_nowhere(desk: Desk) -> None:
         json.dumps(desk.api.items(desk.namespace.path("events", group="events.k8s.io"))),
         json.dumps(desk.api.items(desk.namespace.path("leases", group="coordination.k8s.io"))),
         *(member.log() for member in desk.crew.members.values()),
+        *(member.metrics() for member in desk.crew.members.values()),
     ]
     for text in everything:
         assert value not in text
