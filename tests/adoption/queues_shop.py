@@ -6,12 +6,14 @@ each queue, so what the provider was sent is told apart from the rows of orders.
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,14 @@ INSERT = """
 INSERT INTO "{table}" ("id", "payload", "nextAttemptAt", "updatedAt"{column})
 SELECT '{queue}-' || n, jsonb_build_object('n', n), timezone('UTC', now()) + make_interval(secs => %(due_in)s), timezone('UTC', now()){value}
 FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The status and the seconds of each answer, to those who looked at an order and to those who ordered."""
+
+    looks: list[tuple[int, float]] = field(default_factory=list)
+    orders: list[tuple[int, float]] = field(default_factory=list)
 
 
 class Shop:
@@ -118,22 +128,33 @@ class Shop:
     def emails_sent(self, order: str) -> list[Received]:
         return [each for each in self.provider.received("/email") if json.loads(each.body).get("order") == order]
 
+    def worked(self, queue: str) -> int:
+        """Rows of that queue that are done, those of orders too."""
+        ((count,),) = self.ask(f"""SELECT count(*) FROM "{queue.capitalize()}" WHERE "status" = 'done'""")
+        return int(count)
+
     @contextmanager
-    def people(self, order: str, *, every: float = 0.02) -> Iterator[list[tuple[int, float]]]:
-        """Meanwhile somebody looks at that order, again and again: the status and the seconds of each answer."""
-        seen: list[tuple[int, float]] = []
+    def people(self, order: str, *, every: float = 0.02) -> Iterator[People]:
+        """Meanwhile somebody looks at that order, again and again, and orders now and then."""
+        seen = People()
         leave = threading.Event()
 
-        def look() -> None:
-            while not leave.wait(every):
+        def ask() -> None:
+            for number in itertools.count(1):
+                if leave.wait(every):
+                    return
                 began = time.monotonic()
-                status, _ = self.backend.ask(f"/orders/{order}")
-                seen.append((status, time.monotonic() - began))
+                if number % 10:
+                    status, _ = self.backend.ask(f"/orders/{order}")
+                    seen.looks.append((status, time.monotonic() - began))
+                else:
+                    status, _ = self.backend.ask("/orders", "POST", {"customer": "c-18"})
+                    seen.orders.append((status, time.monotonic() - began))
 
-        looking = threading.Thread(target=look, name="people")
-        looking.start()
+        asking = threading.Thread(target=ask, name="people")
+        asking.start()
         try:
             yield seen
         finally:
             leave.set()
-            looking.join()
+            asking.join()
