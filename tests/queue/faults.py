@@ -40,11 +40,6 @@ class Scene:
         for worker in self.members:
             worker.wait_until_it_says("queue is worked")
 
-    def goes_on(self, by: int = 40) -> None:
-        """Returns when so many more deliveries have begun."""
-        before = len(self.crew.backend.received(self.table.path))
-        self.crew.backend.wait(before + by, path=self.table.path, timeout=240)
-
     def total(self, name: str, **labels: str) -> float:
         return sum(worker.metric(name, **labels) for worker in self.members)
 

@@ -79,6 +79,11 @@ class Table:
         with self.crew.connect() as connection:
             connection.execute(self.LEASES, {"first": first, "apart": apart})
 
+    def goes_on(self, by: int = 40) -> None:
+        """Returns when so many more deliveries have begun."""
+        before = len(self.crew.backend.received(self.path))
+        self.crew.backend.wait(before + by, path=self.path, timeout=240)
+
     def served(self) -> int:
         """Requests that have no answer yet."""
         return sum(each.ended_boot is None for each in self.crew.backend.received(self.path))

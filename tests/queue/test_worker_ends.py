@@ -27,12 +27,6 @@ def ready(table: Table, name: str, **env: str) -> Worker:
     return table.crew.ready(name, **table.env, **env)
 
 
-def goes_on(table: Table, by: int) -> None:
-    """Returns when so many more deliveries have begun."""
-    before = len(table.crew.backend.received(table.path))
-    table.crew.backend.wait(before + by, path=table.path, timeout=120)
-
-
 @on_each_kind
 @pytest.mark.parametrize(("rows", "of_four"), [(16, 1), pytest.param(60, 3, marks=pytest.mark.long)])
 def test_a_dead_ones_row_is_claimed_within_a_poll_interval_of_its_leases_end_and_never_before(
@@ -67,7 +61,7 @@ def test_with_hold_nothing_is_sent_twice_and_what_was_in_a_dead_ones_hands_is_pa
     names = itertools.count()
     member = ready(table, f"w{next(names)}")
     for _ in range(3):
-        goes_on(table, 20)
+        table.goes_on(20)
         member.kill()
         member = crew.start(f"w{next(names)}", **table.env)
     table.until_over()

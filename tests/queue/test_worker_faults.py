@@ -48,7 +48,7 @@ def test_whatever_fails_no_row_is_lost_and_each_is_accepted_once(
         scene = scene_of(crew, kind, trouble, workers=workers, slots=slots)
         scene.table.add(rows)
         for _ in range(times):
-            scene.goes_on()
+            scene.table.goes_on()
             trouble.strike(scene)
         scene.table.until_over(timeout=600)
         trouble.proof(scene)
