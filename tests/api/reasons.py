@@ -48,7 +48,10 @@ def unexplained(
 
 
 def uncounted(status: Raw) -> int:
-    """Decided ticks that the counters lack (or have twice: below zero), of a job that was not edited and that nobody triggered."""
+    """Decided ticks that the counters lack, of a job that was not edited and that nobody triggered. Below zero: had twice.
+
+    Above zero only where more ticks than ``ticks.COUNTED`` were decided at once.
+    """
     going = [entry for entry in status.get("active") or () if not entry.get("result")]
     counters = status.get("counters") or {"launched": 0, "skipped": 0}
     decided = due_ticks(status, moment(status["watermark"]))
