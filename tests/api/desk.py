@@ -29,6 +29,9 @@ from tests.cluster.fixtures import Namespace
 LONG = {"SOLOIST_LEASE_DURATION": "60", "SOLOIST_LEASE_RETRY_PERIOD": "5", "SOLOIST_LEASE_MARGIN": "6"}
 """No test of a desk is about leadership: an API server that is slow for a while costs nobody the Lease."""
 
+DENIED = "127.0.0.2"
+"""An address that no http action may call, as whoever runs the controllers has it."""
+
 ALONE, STAFFED = ("a",), ("a", "b", "c")
 """The first leads, the others stand by."""
 
@@ -131,7 +134,7 @@ def desk(
     crew = Crew(control_plane, namespace, folder)
     try:
         with Backend(folder / "backend") as backend:
-            start(crew, *members, **LONG)
+            start(crew, *members, **LONG, SOLOIST_HTTP_DENY=f"{DENIED}/32")
             children = {name: crew.members[name].child() for name in members}
             yield Desk(crew=crew, backend=backend)
             assert {name: crew.members[name].child() for name in members} == children, "one was started again"

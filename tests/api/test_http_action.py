@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.api.desk import Desk, lines, moment, now, phase, tick
+from tests.api.desk import DENIED, Desk, lines, moment, now, phase, tick
 from tests.api.tending import KEEP
 from tests.cluster.children import until
 from tests.cluster.free_ports import free_ports
@@ -60,8 +60,9 @@ def test_what_is_retried_and_what_is_not(desk: Desk) -> None:
     desk.http("slow", **once_a_year, timeoutSeconds=4)
     desk.http("refused", **once_a_year, http={"url": f"http://127.0.0.1:{closed}/"})
     desk.http("metadata", **once_a_year, http={"url": "http://169.254.169.254/latest/meta-data"})
+    desk.http("denied", **once_a_year, http={"url": f"http://{DENIED}:{closed}/"})
     found = {}
-    names = ("twice", "absent", "never", "torn", "slow", "refused", "metadata")
+    names = ("twice", "absent", "never", "torn", "slow", "refused", "metadata", "denied")
     for name in names:
         desk.status(name, lambda s: "observedSchedule" in s, what="it is seen")
         desk.crew.trigger(name, f"{name}-run")
@@ -81,13 +82,15 @@ def test_what_is_retried_and_what_is_not(desk: Desk) -> None:
         "slow": ("Unknown", 1),
         "refused": ("Failed", 3),
         "metadata": ("Failed", 1),
+        "denied": ("Failed", 1),
     }
-    reasons = {name: found[name]["reason"] for name in ("torn", "slow", "refused", "metadata", "absent")}
+    reasons = {name: found[name]["reason"] for name in ("torn", "slow", "refused", "metadata", "denied", "absent")}
     assert reasons == {
         "torn": "ReplyLost",
         "slow": "TimedOut",
         "refused": "ConnectionFailed",
         "metadata": "AddressRefused",
+        "denied": "AddressRefused",
         "absent": "UnexpectedStatus",
     }
     assert found["never"]["response"] == {"statusCode": 500, "excerpt": "out of order"}
