@@ -54,3 +54,11 @@ def test_what_is_missing_on_the_system_is_named(tmp_path: Path, python: str, rem
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert remedy in done.stderr
+
+
+def test_the_gate_installs_no_package_that_the_readme_does_not_name() -> None:
+    installed = set(re.findall(r"missing\+=\(([a-z0-9-]+)\)", (ROOT / ".ci/run").read_text(encoding="utf-8")))
+    assert {"postgresql", "pgbouncer"} <= installed
+    packages = re.search(r"\(packages (.+?)\), from a clean clone", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert packages is not None
+    assert installed <= set(re.findall(r"`([a-z0-9-]+)`", packages[1]))
