@@ -8,7 +8,6 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from tests.cluster.fixtures import Namespace
 from tests.cluster.https_proxy import HttpsProxy
 
 pytestmark = pytest.mark.cluster
+PATIENCE = 30.0
 
 
 class Through:
@@ -28,11 +28,11 @@ class Through:
         self.namespace, self.proxy = namespace, proxy
         self.secrets = namespace.path("secrets")
 
-    def api(self, user: str = "admin", timeout: float = 10) -> ApiClient:
+    def api(self, user: str = "admin", timeout: float = PATIENCE) -> ApiClient:
         cluster = self.namespace.cluster
         return ApiClient(port=self.proxy.port, ca=cluster.ca, token=cluster.tokens[user], timeout=timeout)
 
-    def create(self, name: str, timeout: float = 10) -> Any:
+    def create(self, name: str, timeout: float = PATIENCE) -> Any:
         return self.api(timeout=timeout).create(self.secrets, {"metadata": {"name": name}})
 
     def exists(self, name: str) -> bool:
@@ -89,11 +89,11 @@ def test_answers_come_as_they_are_written(through: Through, answer: faults.Answe
 def test_a_held_request_takes_effect_when_it_is_released_although_its_sender_gave_up(through: Through) -> None:
     rule = through.proxy.on("POST", "/secrets$", faults.Hold(), times=1)
     with pytest.raises(TimeoutError):
-        through.create("late", timeout=0.3)
+        through.create("late", timeout=3)
     assert rule.wait().json()["metadata"]["name"] == "late"
     assert not through.exists("late")
     rule.release()
-    until(lambda: through.exists("late"), what="the late request took effect", timeout=5)
+    until(lambda: through.exists("late"), what="the late request took effect", timeout=PATIENCE)
 
 
 def test_a_dropped_reply_is_a_reset_after_the_effect(through: Through) -> None:
@@ -108,7 +108,7 @@ def test_a_held_reply_comes_when_it_is_released(through: Through) -> None:
 
     def let_go() -> None:
         rule.wait()
-        until(lambda: through.exists("told"), what="the request took effect", timeout=5)
+        until(lambda: through.exists("told"), what="the request took effect", timeout=PATIENCE)
         rule.release()
 
     letting_go = threading.Thread(target=let_go)
@@ -121,7 +121,7 @@ def test_a_delayed_reply_is_late(through: Through) -> None:
     through.proxy.on("GET", "/secrets", faults.DelayReply(0.4))
     began = time.monotonic()
     through.api().get(through.secrets)
-    assert 0.4 <= time.monotonic() - began < 3
+    assert time.monotonic() - began >= 0.4
 
 
 def test_a_truncated_reply_ends_in_its_middle(through: Through) -> None:
@@ -130,43 +130,49 @@ def test_a_truncated_reply_ends_in_its_middle(through: Through) -> None:
         through.api().get(through.secrets)
 
 
-def watch(through: Through) -> Iterator[str]:
+class Watch:
     """The names that a watch through the proxy brings, as they come."""
-    context = ssl.create_default_context(cafile=str(through.namespace.cluster.ca))
-    connection = http.client.HTTPSConnection("127.0.0.1", through.proxy.port, context=context, timeout=1)
-    token = through.namespace.cluster.tokens["admin"]
-    connection.request("GET", f"{through.secrets}?watch=true", headers={"Authorization": f"Bearer {token}"})
-    answer = connection.getresponse()
-    while line := answer.readline():
-        event = json.loads(line)
-        yield event["object"].get("reason") or event["object"]["metadata"]["name"]
-    connection.close()
+
+    def __init__(self, through: Through) -> None:
+        context = ssl.create_default_context(cafile=str(through.namespace.cluster.ca))
+        self._connection = http.client.HTTPSConnection(
+            "127.0.0.1", through.proxy.port, context=context, timeout=PATIENCE
+        )
+        token = through.namespace.cluster.tokens["admin"]
+        self._connection.request("GET", f"{through.secrets}?watch=true", headers={"Authorization": f"Bearer {token}"})
+        self._socket = self._connection.sock
+        self._answer = self._connection.getresponse()
+
+    def next(self, timeout: float = PATIENCE) -> str:
+        self._socket.settimeout(timeout)
+        event = json.loads(self._answer.readline())
+        return str(event["object"].get("reason") or event["object"]["metadata"]["name"])
 
 
 def test_a_watch_streams(through: Through) -> None:
-    names = watch(through)
+    names = Watch(through)
     through.create("first")
-    assert next(names) == "first"
+    assert names.next() == "first"
     through.create("second")
-    assert next(names) == "second"
+    assert names.next() == "second"
 
 
 def test_a_frozen_watch_stays_open_and_brings_nothing_until_it_is_released(through: Through) -> None:
-    names = watch(through)
+    names = Watch(through)
     through.create("before")
-    assert next(names) == "before"
+    assert names.next() == "before"
     rule = through.proxy.on("GET", "watch=true", faults.Freeze())
     through.create("meanwhile")
     with pytest.raises(TimeoutError):
-        next(names)
+        names.next(1)
     rule.release()
-    names = watch(through)
-    assert {next(names), next(names)} == {"before", "meanwhile"}
+    names = Watch(through)
+    assert {names.next(), names.next()} == {"before", "meanwhile"}
 
 
 def test_a_watch_may_be_told_that_its_version_is_gone(through: Through) -> None:
     through.proxy.on("GET", "watch=true", faults.GONE_IN_WATCH, times=1)
-    assert next(watch(through)) == "Expired"
+    assert Watch(through).next() == "Expired"
 
 
 def test_a_test_with_a_loop_of_its_own_is_not_in_its_way(through: Through) -> None:

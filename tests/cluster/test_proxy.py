@@ -19,6 +19,8 @@ from tests.cluster.fixtures import Namespace
 from tests.cluster.proxy import TcpProxy
 
 pytestmark = pytest.mark.cluster
+PATIENCE, BRIEFLY = 30.0, 0.7
+"""Seconds: where an answer comes, however busy the machine is, and where none does."""
 
 
 class Through:
@@ -28,10 +30,10 @@ class Through:
         self.namespace, self.proxy = namespace, proxy
         self.token = namespace.cluster.tokens["admin"]
 
-    def api(self, timeout: float = 0.7) -> ApiClient:
+    def api(self, timeout: float = PATIENCE) -> ApiClient:
         return ApiClient(port=self.proxy.port, ca=self.namespace.cluster.ca, token=self.token, timeout=timeout)
 
-    def create(self, timeout: float = 0.7) -> str:
+    def create(self, timeout: float = PATIENCE) -> str:
         """Tries to create a Secret through the proxy; raises what the client met, with the Secret's name as its note."""
         name = f"s-{uuid.uuid4().hex[:8]}"
         try:
@@ -44,12 +46,26 @@ class Through:
     def exists(self, name: str) -> bool:
         return self.namespace.api.find(self.namespace.path("secrets", name)) is not None
 
-    @contextmanager
-    def open_connection(self, timeout: float = 0.7) -> Iterator[Callable[[], Any]]:
+    def connect(self) -> http.client.HTTPSConnection:
         context = ssl.create_default_context(cafile=str(self.namespace.cluster.ca))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.proxy.port, context=context, timeout=timeout)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.proxy.port, context=context, timeout=PATIENCE)
+        connection.connect()
+        return connection
 
-        def ask() -> bytes:
+    def send(self, connection: http.client.HTTPSConnection) -> str:
+        """Asks for a Secret over that connection; its name."""
+        name = f"s-{uuid.uuid4().hex[:8]}"
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        connection.request("POST", self.namespace.path("secrets"), f'{{"metadata": {{"name": "{name}"}}}}', headers)
+        return name
+
+    @contextmanager
+    def open_connection(self) -> Iterator[Callable[..., Any]]:
+        """Gives what asks over it, with seconds to wait for the answer."""
+        connection = self.connect()
+
+        def ask(timeout: float = PATIENCE) -> bytes:
+            connection.sock.settimeout(timeout)
             connection.request("GET", "/version", headers={"Authorization": f"Bearer {self.token}"})
             return connection.getresponse().read()
 
@@ -64,7 +80,7 @@ def through(namespace: Namespace, proxy: TcpProxy) -> Through:
 
 
 def test_it_forwards(through: Through) -> None:
-    assert through.exists(through.create(timeout=10))
+    assert through.exists(through.create())
 
 
 def test_refuse_turns_new_connections_away_and_leaves_open_ones(through: Through) -> None:
@@ -77,7 +93,7 @@ def test_refuse_turns_new_connections_away_and_leaves_open_ones(through: Through
         with pytest.raises(OSError):
             ask()
     through.proxy.forward()
-    assert through.exists(through.create(timeout=10))
+    assert through.exists(through.create())
 
 
 def test_reset_ends_new_and_open_connections_once_the_client_speaks(through: Through) -> None:
@@ -93,73 +109,66 @@ def test_a_black_hole_accepts_and_never_answers(through: Through) -> None:
     with through.open_connection() as ask:
         through.proxy.blackhole()
         with pytest.raises(TimeoutError):
-            ask()
+            ask(BRIEFLY)
     with pytest.raises(TimeoutError) as met:
-        through.create()
+        through.create(BRIEFLY)
     assert not through.exists(met.value.__notes__[0])
 
 
 def test_a_held_request_arrives_late_although_its_sender_gave_up(through: Through) -> None:
     """The TLS handshake needs both directions, so the request is sent on a connection that was open before."""
-    name = f"s-{uuid.uuid4().hex[:8]}"
-    context = ssl.create_default_context(cafile=str(through.namespace.cluster.ca))
-    connection = http.client.HTTPSConnection("127.0.0.1", through.proxy.port, context=context, timeout=0.5)
-    connection.connect()
+    connection = through.connect()
     through.proxy.hold_requests()
-    headers = {"Authorization": f"Bearer {through.token}", "Content-Type": "application/json"}
-    body = f'{{"metadata": {{"name": "{name}"}}}}'
-    connection.request("POST", through.namespace.path("secrets"), body, headers)
+    name = through.send(connection)
+    connection.sock.settimeout(BRIEFLY)
     with pytest.raises(TimeoutError):
         connection.getresponse()
     connection.close()
     assert not through.exists(name)
     through.proxy.forward()
-    until(lambda: through.exists(name), what="the late request arrived", timeout=5)
+    until(lambda: through.exists(name), what="the late request arrived", timeout=PATIENCE)
 
 
 def test_dropped_bytes_never_arrive_and_their_connection_is_reset_when_the_wire_heals(through: Through) -> None:
     with through.open_connection() as ask:
         through.proxy.drop()
         with pytest.raises(TimeoutError):
-            ask()
+            ask(BRIEFLY)
         through.proxy.forward()
-        until(lambda: through.proxy.open_connections == 0, what="the connection was reset", timeout=5)
-    assert through.exists(through.create(timeout=10))
+        until(lambda: through.proxy.open_connections == 0, what="the connection was reset", timeout=PATIENCE)
+    assert through.exists(through.create())
 
 
 @pytest.mark.parametrize("mode", [TcpProxy.hold_replies, TcpProxy.drop_replies])
 def test_without_replies_a_request_takes_effect_and_nobody_hears_of_it(
     through: Through, mode: Callable[[TcpProxy], None]
 ) -> None:
-    name = f"s-{uuid.uuid4().hex[:8]}"
-    context = ssl.create_default_context(cafile=str(through.namespace.cluster.ca))
-    connection = http.client.HTTPSConnection("127.0.0.1", through.proxy.port, context=context, timeout=0.5)
-    connection.connect()
+    connection = through.connect()
     mode(through.proxy)
-    headers = {"Authorization": f"Bearer {through.token}", "Content-Type": "application/json"}
-    connection.request("POST", through.namespace.path("secrets"), f'{{"metadata": {{"name": "{name}"}}}}', headers)
+    name = through.send(connection)
+    until(lambda: through.exists(name), what="the request takes effect", timeout=PATIENCE)
+    connection.sock.settimeout(BRIEFLY)
     with pytest.raises(TimeoutError):
         connection.getresponse()
-    assert through.exists(name)
     connection.close()
 
 
 def test_delay_makes_each_direction_late(through: Through) -> None:
-    with through.open_connection(timeout=5) as ask:
+    with through.open_connection() as ask:
         through.proxy.delay(0.3)
         began = time.monotonic()
         ask()
-        assert 0.6 <= time.monotonic() - began < 3
+        assert time.monotonic() - began >= 0.6
 
 
 def test_a_connection_is_reset_after_so_many_bytes_of_reply(through: Through) -> None:
     through.proxy.close_after(2_000)
     with pytest.raises(OSError):
-        through.api(timeout=5).get("/openapi/v2")
+        through.api().get("/openapi/v2")
 
 
 def test_modes_may_be_switched_from_another_thread_while_a_client_waits(through: Through) -> None:
-    with through.open_connection(timeout=10) as ask:
+    with through.open_connection() as ask:
         through.proxy.blackhole()
         healer = threading.Timer(0.3, through.proxy.forward)
         healer.start()

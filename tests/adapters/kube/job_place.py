@@ -20,7 +20,7 @@ from tests.cluster.fixtures import Namespace
 
 TICK = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
 RUN = "nightly-1"
-SECONDS = 30.0
+SECONDS = 90.0
 T = TypeVar("T")
 
 

@@ -17,7 +17,7 @@ from tests.cluster import faults
 from tests.cluster.fixtures import Namespace
 from tests.cluster.https_proxy import HttpsProxy
 
-SECONDS = 20.0
+SECONDS = 60.0
 START = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
 
 
