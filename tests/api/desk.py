@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from soloist.domain.instants import parse_time
 from tests.api.crew import Crew, Raw
@@ -112,6 +113,12 @@ class Desk:
             return next((run for run in self.crew.runs(name) if phase(run) in phases), None)
 
         return until(probe, what=f"a run of {name} is {' or '.join(phases)}", timeout=timeout)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over all series of that name and those labels that the leader shows."""
+        families = text_string_to_metric_families(self.crew.leader().metrics())
+        samples = [sample for family in families for sample in family.samples if sample.name == name]
+        return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
 
     def delete(self, kind: str, name: str) -> None:
         self.api.delete(self.namespace.ours(kind, name))
