@@ -159,7 +159,7 @@ def through(crew: Crew, job: str, moment: datetime, *, more: int = 2, reviving: 
         later = [run for run in runs if tick_of(run) > moment and phase_of(run) == "Succeeded"]
         return all(phase_of(run) in FINAL for run in old) and len(later) >= more
 
-    until(probe, what=f"{job} is through {moment} and {more} ticks more", timeout=150)
+    until(probe, what=f"{job} is through {moment} and {more} ticks more", timeout=300)
 
 
 def of_run(backend: Backend, path: str, run: Raw) -> list[Received]:
