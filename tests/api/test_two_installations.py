@@ -23,10 +23,10 @@ def test_two_installations_beside_each_other_launch_each_tick_once_and_say_so(
     backend.rule("^/slow$", delay=1.5)
     crew.start("a", **CALM)
     crew.start("b", lease="other", **CALM)
-    crew.wait(lambda: crew.holder() == "a" and crew.holder("other") == "b", what="each leads its own", timeout=40)
+    crew.wait(lambda: crew.holder() == "a" and crew.holder("other") == "b", what="each leads its own")
     crew.job("sweep", schedule="@every 1s", successfulRunsHistoryLimit=50, http={"url": backend.url("/sweep")})
-    crew.job("slow", schedule="@every 1s", timeoutSeconds=4, http={"url": backend.url("/slow")})
-    backend.wait(3, path="/sweep", timeout=40)
+    crew.job("slow", schedule="@every 1s", timeoutSeconds=15, http={"url": backend.url("/slow")})
+    backend.wait(3, path="/sweep", timeout=90)
     began, counted = time.monotonic(), control_plane.requests()
     backend.wait(len(backend.received("/sweep")) + 8, path="/sweep")
     writes = (control_plane.requests() - counted).total(WRITES, group="soloist.dev")
@@ -38,7 +38,7 @@ def test_two_installations_beside_each_other_launch_each_tick_once_and_say_so(
     assert backend.most_at_once("/slow") == 1
     for run in crew.runs():
         let_go = run.get("status", {}).get("reason") in ("Blocked", "Missed")  # missed, where the machine is busy
-        assert phase(run) in ("Pending", "Running", "Succeeded") or let_go, run
+        assert phase(run) in ("Pending", "Running", "Succeeded", "Superseded") or let_go, run
         assert run["spec"]["lease"]["name"] in ("soloist", "other")
     events = crew.wait(
         lambda: [

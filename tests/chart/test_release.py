@@ -44,7 +44,7 @@ def test_what_people_made_outlives_upgrade_and_uninstallation(cluster: ControlPl
 
     api = cluster.api()
     run("install", HOME, CHART, "--create-namespace", "--set", "controller.replicas=3")
-    until(lambda: created(cluster), what="the kinds that came with the release are served", timeout=60)
+    until(lambda: created(cluster), what="the kinds that came with the release are served", timeout=120)
     assert images(cluster) == {f"soloist:{__version__}"}
 
     run("upgrade", HOME, CHART, "--reset-then-reuse-values", "--set", "image.tag=another")
@@ -55,7 +55,7 @@ def test_what_people_made_outlives_upgrade_and_uninstallation(cluster: ControlPl
     run("uninstall", HOME)
     assert api.get(f"{JOBS}/hello") == before
     assert "finalizers" not in before["metadata"]
-    until(lambda: not left(cluster), what="nothing of the release is left but the kinds", timeout=60)
+    until(lambda: not left(cluster), what="nothing of the release is left but the kinds", timeout=120)
 
     run("install", HOME, CHART)
     assert api.get(f"{JOBS}/hello") == before

@@ -72,14 +72,14 @@ class Release:
         )
         self.children.append(child)
         child.start()
-        until(lambda: ready(port), what=f"the {component} is ready", timeout=60, needs=[child])
+        until(lambda: ready(port), what=f"the {component} is ready", timeout=120, needs=[child])
 
     def test(self) -> subprocess.CompletedProcess[str]:
         """As `helm test` would."""
         pod = one(self.text, "Pod", "soloist-test")["spec"]
         argv = [*SOLOIST, *pod["containers"][0]["args"]]
         return subprocess.run(
-            argv, env=self.environment(pod, "test"), capture_output=True, text=True, check=False, timeout=120
+            argv, env=self.environment(pod, "test"), capture_output=True, text=True, check=False, timeout=240
         )
 
     def job(self, name: str, **spec: Any) -> None:
@@ -116,9 +116,9 @@ def test_with_every_right_taken_away_http_jobs_run_and_the_others_say_what_they_
     tested = release.test()
     assert tested.returncode == 0, tested.stderr
     assert tested.stdout.startswith("LEADER  controller for ")
-    backend.wait(2, path="/sweep", timeout=60)
-    assert until(lambda: release.reason("report"), what="a run with a job action ended", timeout=60) == "JobRefused"
-    assert until(lambda: release.reason("signed"), what="a run with a Secret ended", timeout=60) == "SecretUnavailable"
+    backend.wait(2, path="/sweep", timeout=120)
+    assert until(lambda: release.reason("report"), what="a run with a job action ended", timeout=120) == "JobRefused"
+    assert until(lambda: release.reason("signed"), what="a run with a Secret ended", timeout=120) == "SecretUnavailable"
     assert backend.received("/signed") == []
 
 

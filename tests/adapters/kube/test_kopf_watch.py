@@ -77,8 +77,10 @@ async def following(access: Access, namespace: Namespace, window: int = 25) -> A
     try:
         yield it
     finally:
-        async with asyncio.timeout(6):
-            assert await it.watch.stop()
+        # kopf itself would wait for its request's own time-out, 30 s. On a busy machine a stop may want more than its seconds.
+        async with asyncio.timeout(25):
+            while not await it.watch.stop():
+                pass
 
 
 class People:
