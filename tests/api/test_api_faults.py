@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -16,9 +17,12 @@ from pathlib import Path
 import pytest
 
 from soloist.domain.instants import parse_time
-from tests.api.crew import FAST, LEASE_SECONDS, Crew, audit
+from soloist.domain.lease import EPOCH
+from soloist.domain.schedule import parse_schedule
+from tests.api.crew import FAST, Controller, Crew, Raw, audit
+from tests.api.desk import LONG, log_lines
 from tests.api.going_on import SOON, at_rest, check, epoch, fence, goes_on, let_pass, tick, utc_now
-from tests.api.tending import Crews
+from tests.api.tending import CALM, EVERY_TICK, KEEP, Crews
 from tests.cluster.backend import Backend
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.faults import (
@@ -30,6 +34,7 @@ from tests.cluster.faults import (
     DropReply,
     Effect,
     Freeze,
+    Rule,
     Seen,
     Truncate,
 )
@@ -46,26 +51,33 @@ JOB_WATCH, RUN_WATCH = r"/scheduledjobs\?.*watch=", r"/jobruns\?.*watch="
 
 
 def delete(crew: Crew) -> None:
-    crew.namespace.kubectl("delete", "lease", "soloist")
+    crew.namespace.api.delete(lease_path(crew))
 
 
 def blank(crew: Crew) -> None:
-    crew.namespace.kubectl("patch", "lease", "soloist", "--type=merge", "-p", '{"spec":{"holderIdentity":""}}')
+    crew.namespace.api.patch(lease_path(crew), {"spec": {"holderIdentity": ""}})
 
 
 def take(crew: Crew) -> None:
-    crew.namespace.kubectl("patch", "lease", "soloist", "--type=merge", "-p", '{"spec":{"holderIdentity":"stranger"}}')
+    crew.namespace.api.patch(lease_path(crew), {"spec": {"holderIdentity": "stranger"}})
 
 
-@pytest.mark.parametrize("tamper", [delete, blank, take], ids=["deleted", "blanked", "taken by a stranger"])
+def lease_path(crew: Crew) -> str:
+    return crew.namespace.path("leases", "soloist", group="coordination.k8s.io")
+
+
+TAMPERED = {delete: {"LeaseDeleted", "LeaseReplaced"}, blank: {"LeaseBlanked"}, take: {"HolderChanged"}}
+"""What is done to the Lease, and what its holder reads in it; another may have made it again by then."""
+
+
+@pytest.mark.parametrize("tamper", TAMPERED, ids=["deleted", "blanked", "taken by a stranger"])
 def test_a_lease_in_other_hands_stops_its_leader_and_the_next_waits_a_whole_lease(
     crews: Crews, backend: Backend, tamper: Callable[[Crew], None]
 ) -> None:
     """With one, two and three; alone, its own next child is the next leader."""
     found = {f"/{number}": crews(f"lease{number}") for number in (1, 2, 3)}
     for number, (path, crew) in enumerate(found.items(), 1):
-        crew.env |= FAST
-        every = {"schedule": "@every 1s", "missedRunPolicy": "RunAll", "timeoutSeconds": 2}
+        every = {"schedule": "@every 1s", "missedRunPolicy": "RunAll", "timeoutSeconds": 2, **KEEP}
         crew.job("sweep", **every, http={"url": backend.url(path)})
         for name in "abc"[:number]:
             crew.start(name)
@@ -75,30 +87,44 @@ def test_a_lease_in_other_hands_stops_its_leader_and_the_next_waits_a_whole_leas
 
 
 def tampered_with(crew: Crew, backend: Backend, path: str, tamper: Callable[[Crew], None]) -> None:
-    leader = crew.leader()
+    first = crew.leader()
     for other in crew.members.values():
         # One that has never seen the Lease may take a missing one at once: all must have.
-        if other is not leader:
+        if other is not first:
             crew.wait(lambda other=other: "standing by" in other.log(), what="the other one stands by")
     goes_on(backend, path)
-    old = epoch(crew)
+    leader, old = crew.leader(), epoch(crew)
+    lost = losses(leader)
+    began = utc_now()
     tamper(crew)
-    done = utc_now()
-    crew.wait(lambda: "lost its term" in leader.log(), what="the old leader's child ends", timeout=3)
-    assert utc_now() - done < timedelta(seconds=2), "it did not stop at its next reading"
-    crew.leader(timeout=SOON)
-    crew.wait(lambda: epoch(crew) > old, what="a new term", timeout=SOON)
-    acquired = parse_time((crew.lease() or {})["spec"]["acquireTime"])
+    crew.wait(lambda: losses(leader) != lost, what="the old leader's child ends")
+    assert losses(leader)[len(lost)] in TAMPERED[tamper], "it did not stop at its next reading"
+
+    def next_term() -> Raw | None:
+        found = crew.lease() or {}
+        known = found.get("spec", {}).get("holderIdentity") and found["metadata"].get("annotations", {}).get(EPOCH)
+        return found if known and int(known) > old else None
+
+    acquired = parse_time(crew.wait(next_term, what="a new term", timeout=SOON)["spec"]["acquireTime"])
     assert acquired is not None
     if len(crew.members) > 1 or tamper is not delete:
-        assert acquired - done > timedelta(seconds=LEASE_SECONDS - 0.5), "the next leader did not wait for the lease"
-    goes_on(backend, path, 3)
+        assert acquired - began > timedelta(seconds=int(CALM["SOLOIST_LEASE_DURATION"])), (
+            "the next leader did not wait for the lease"
+        )
+    goes_on(backend, path, 3, after=old)
     received = backend.received(path)
-    assert all(seen.at < done + timedelta(seconds=2) for seen in received if fence(seen) == old)
+    assert all(seen.at < acquired for seen in received if fence(seen) == old)
     assert all(seen.at >= acquired for seen in received if fence(seen) > old)
     check(crew, backend, "sweep", path)
+    crew.edit("sweep", {"suspend": True})
+    status = crew.wait(lambda: at_rest(crew, "sweep"), what="all is accounted for", timeout=SOON)
     unknown = [run for run in crew.runs("sweep") if run.get("status", {}).get("phase") == "Unknown"]
-    assert crew.status("sweep")["counters"]["unknown"] == len(unknown), "an unknown run is counted once"
+    assert status["counters"]["unknown"] == len(unknown), "an unknown run is counted once"
+
+
+def losses(member: Controller) -> list[str]:
+    """Why its children lost their terms, so far."""
+    return [line["reason"] for line in log_lines(member.log()) if line["message"] == "lease lost"]
 
 
 # ---- The API server away
@@ -121,13 +147,15 @@ def test_ticks_go_on_unaided_after_the_api_server_was_away(
         for path in crews:
             goes_on(backend, path, 3)
         cluster.stop_api()
+        # A record comes before its time, by two seconds at the most.
+        unrecorded = utc_now() + timedelta(seconds=2)
         let_pass(5.0)
         gone = utc_now()
         cluster.start_api()
         for path, crew in crews.items():
             goes_on(backend, path, 3)
             check(crew, backend, "sweep", path)
-            silent = [seen for seen in backend.received(path) if gone - timedelta(seconds=1) < seen.at < gone]
+            silent = [seen for seen in backend.received(path) if tick(seen) > unrecorded and seen.at < gone]
             assert not silent, "launched although nothing could be recorded"
     finally:
         for crew in crews.values():
@@ -147,15 +175,15 @@ def test_a_leader_behind_a_dead_watch_starts_nothing_beside_the_run_of_the_one_b
     found = {f"/slow{number}": crews(f"slow{number}") for number in (1, 2, 3)}
     for number, (path, crew) in enumerate(found.items(), 1):
         crew.env |= FAST
-        crew.job("slow", schedule="@every 2s", timeoutSeconds=7, http={"url": backend.url(path)})
+        crew.job("slow", schedule="@every 2s", timeoutSeconds=9, http={"url": backend.url(path)})
         for name in "abc"[:number]:
             crew.start(name, server=https_proxy.server)
     running = {path: backend.wait(1, path=path, timeout=SOON)[0] for path in found}
-    leaders = {path: crew.leader() for path, crew in found.items()}
     for watch in (JOB_WATCH, RUN_WATCH):
         https_proxy.on("GET", watch, Freeze())
-    old = {path: epoch(crew) for path, crew in found.items()}
-    for leader in leaders.values():
+    old = {}
+    for path, crew in found.items():
+        leader, old[path] = crew.leader(), epoch(crew)
         leader.kill_both()
     found["/slow1"].start("a", server=https_proxy.server)
     for path, crew in found.items():
@@ -174,7 +202,7 @@ def test_an_edit_behind_a_dead_watch_is_seen_at_the_next_record(
 ) -> None:
     for job in ("suspended", "edited", "deleted"):
         crew.job(job, schedule="@every 1s", http={"url": backend.url(f"/{job}")})
-    crew.start("a", server=https_proxy.server)
+    crew.start("a", server=https_proxy.server, **LONG)
     for job in ("suspended", "edited", "deleted"):
         goes_on(backend, f"/{job}")
     frozen = [https_proxy.on("GET", watch, Freeze()) for watch in (JOB_WATCH, RUN_WATCH)]
@@ -182,7 +210,7 @@ def test_an_edit_behind_a_dead_watch_is_seen_at_the_next_record(
     crew.edit("edited", {"schedule": "@every 3s"})
     crew.cluster.api().delete(crew.namespace.ours("scheduledjobs", "deleted"))
     done = utc_now()
-    backend.wait(2, path="/edited", when=lambda seen: tick(seen) > done + timedelta(seconds=1))
+    backend.wait(2, path="/edited", timeout=SOON, when=lambda seen: tick(seen) > done + timedelta(seconds=1))
     assert all(
         tick(seen) <= done + timedelta(seconds=1)
         for job in ("/suspended", "/deleted")
@@ -203,7 +231,7 @@ def test_a_replica_whose_watch_never_comes_up_is_not_ready_and_says_so(
     (port,) = free_ports(1)
     refused = https_proxy.on("GET", JOB_WATCH, FORBIDDEN)
     crew.job("listed", schedule="@every 1s", http={"url": backend.url("/listed")})
-    crew.start("a", server=https_proxy.server, SOLOIST_HEALTH_PORT=str(port))
+    crew.start("a", server=https_proxy.server, SOLOIST_HEALTH_PORT=str(port), **LONG)
     goes_on(backend, "/listed")
     refused.wait(2, SOON)
     code, said = probed(port)
@@ -216,7 +244,7 @@ def test_a_replica_whose_watch_never_comes_up_is_not_ready_and_says_so(
 
 def probed(port: int) -> tuple[int, str]:
     """The code and the text of /readyz."""
-    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         asked.request("GET", "/readyz")
         answer = asked.getresponse()
@@ -235,7 +263,7 @@ def test_a_write_whose_reply_is_lost_launches_once_all_the_same(
     for job, (method, path) in jobs.items():
         crew.job(job, schedule="@every 2s", http={"url": backend.url(f"/{job}")})
         https_proxy.on(method, path, DropReply(), when=every_other(job))
-    crew.start("a", server=https_proxy.server)
+    crew.start("a", server=https_proxy.server, **LONG)
     for job in jobs:
         goes_on(backend, f"/{job}", 4)
     https_proxy.clear()
@@ -277,25 +305,34 @@ FAULT_SECONDS = 6.0
 def test_garbage_in_answer_to_status_writes_costs_no_other_job_a_tick_and_makes_no_spin(
     crew: Crew, backend: Backend, https_proxy: HttpsProxy
 ) -> None:
-    for job in (*ANSWERS, "well"):
+    for job in ANSWERS:
         crew.job(job, schedule="@every 1s", http={"url": backend.url(f"/{job}")})
-    member = crew.start("a", server=https_proxy.server)
+    crew.job("well", schedule="@every 1s", http={"url": backend.url("/well")}, **EVERY_TICK)
+    member = crew.start("a", server=https_proxy.server, **LONG)
     for job in (*ANSWERS, "well"):
         goes_on(backend, f"/{job}")
     child = member.child()
-    began = utc_now()
+    began, clock = utc_now(), time.monotonic()
     rules = {
         job: [https_proxy.on(method, rf"/{job}(-[^/]*)?/status", effect) for method in ("PUT", "PATCH")]
         for job, effect in ANSWERS.items()
     }
     let_pass(FAULT_SECONDS)
-    counts = {job: sum(len(rule.caught) for rule in both) for job, both in rules.items()}
+    crew.wait(lambda: all(caught(both) for both in rules.values()), what="each job's writes are answered so")
+    counts = {job: caught(both) for job, both in rules.items()}
+    seconds = time.monotonic() - clock
     https_proxy.clear()
     ended = utc_now()
     for job in (*ANSWERS, "well"):
         goes_on(backend, f"/{job}")
         check(crew, backend, job, f"/{job}")
-    assert all(1 <= count <= 3 * FAULT_SECONDS for count in counts.values()), counts
+    assert all(count <= 3 * seconds for count in counts.values()), f"a spin: {counts} in {seconds:.1f} s"
     assert member.child() == child, "the controller did not survive"
-    meanwhile = {tick(seen) for seen in backend.received("/well") if began <= tick(seen) <= ended}
-    assert len(meanwhile) >= FAULT_SECONDS - 1, "a job that was well lost ticks"
+    due = set(parse_schedule("@every 1s").newest(after=began, until=ended, limit=1000))
+    crew.wait(
+        lambda: due <= {tick(seen) for seen in backend.received("/well")}, what="a job that was well lost no tick"
+    )
+
+
+def caught(rules: list[Rule]) -> int:
+    return sum(len(rule.caught) for rule in rules)
