@@ -15,13 +15,15 @@ import pytest
 
 from soloist.adapters.postgres.migrate import migrate
 from soloist.domain.instants import parse_time
-from tests.api.crew import Crew, Raw, expected_ticks
+from tests.api.crew import Crew, Raw
 from tests.api.desk import Desk
+from tests.api.going_on import decided_ticks
 from tests.api.tending import (
     CALM,
     EVERY_TICK,
     FINAL,
     KEEP,
+    STEADY,
     Crews,
     ended,
     now,
@@ -89,8 +91,8 @@ def ticks_queued(database: Database, queue: str) -> list[str]:
 
 def each_tick_is_there_once(crew: Crew, job: str, read: Callable[[], list[str]]) -> None:
     """One effect for each tick, and every run succeeded: nobody had to guess. What is still going on may lack its own."""
+    stamps = {f"{tick:%Y-%m-%dT%H:%M:%SZ}" for tick in decided_ticks(crew, job)}
     runs = crew.runs(job)
-    stamps = {f"{tick:%Y-%m-%dT%H:%M:%SZ}" for tick in expected_ticks(crew.status(job), settle=5)}
     going = {run["spec"]["scheduledTime"] for run in runs if phase_of(run) not in FINAL}
     seen = read()
     assert len(seen) == len(set(seen)), f"twice: {seen}"
@@ -114,7 +116,7 @@ def test_a_crash_at_any_stage_leaves_each_tick_done_once_and_known(
         secret(crew, effects.dsn())
         crew.start("a", SOLOIST_CRASH_AT=f"{stage}:{whom}")
     for crew in struck.values():
-        crew.leader(timeout=60)
+        crew.leader()
     if replicas == 2:
         start_each(struck.values(), "b")
     for stage, crew in struck.items():
@@ -133,7 +135,7 @@ def test_a_crash_at_any_stage_leaves_each_tick_done_once_and_known(
 
 
 SLOW_ONCE = """INSERT INTO effects (place, key, tick, fence) SELECT 'slow', :key, :tick, :fence
-    FROM (SELECT pg_sleep(CASE WHEN nextval('tries') = 1 THEN 15 ELSE 0 END)) AS x"""
+    FROM (SELECT pg_sleep(CASE WHEN nextval('tries') = 1 THEN 60 ELSE 0 END)) AS x"""
 
 
 def sleeping(database: Database) -> bool:
@@ -143,13 +145,13 @@ def sleeping(database: Database) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["frozen", "killed"])
-def test_a_leader_in_the_middle_of_fifteen_seconds_holds_up_its_successor_by_less_than_two(
+def test_a_leader_in_the_middle_of_a_minute_does_not_hold_up_its_successor(
     crew: Crew, effects: Database, number: signal.Signals
 ) -> None:
     secret(crew, effects.dsn())
-    start(crew, "a", "b")
+    start(crew, "a", "b", **STEADY)
     crew.job("slow", schedule="@every 5s", sql=sql(SLOW_ONCE), **KEEP, concurrencyPolicy="Forbid")
-    until(lambda: sleeping(effects), what="its statement runs", timeout=30)
+    until(lambda: sleeping(effects), what="its statement runs", timeout=90)
     crew.members["a"].signal_child(number)
     if number == signal.SIGKILL:
         crew.members["a"].kill_both()
@@ -163,8 +165,8 @@ def test_a_leader_in_the_middle_of_fifteen_seconds_holds_up_its_successor_by_les
             found = connection.execute("SELECT at FROM effects ORDER BY at").fetchone()
             return found[0] if found else None
 
-    done: datetime = until(first, what="the interrupted run is done", timeout=20)
-    assert (done - acquired).total_seconds() < 2.0
+    done: datetime = until(first, what="the interrupted run is done", timeout=120)
+    assert (done - acquired).total_seconds() < 20, "it waited for the statement of the one before"
     crew.wait(lambda: crew.status("slow")["counters"]["succeeded"] >= 2, what="the next ticks have their turn")
     seen = ticks_noted(effects, "slow")
     assert len(seen) == len(set(seen))
@@ -178,9 +180,9 @@ def test_a_run_that_was_cut_off_while_the_database_is_away_is_known_once_it_is_b
     database = server.create_database("away")
     prepare(database)
     secret(crew, database.dsn())
-    start(crew, "a", "b")
+    start(crew, "a", "b", **STEADY)
     crew.job("slow", schedule="@every 5s", sql=sql(SLOW_ONCE), **KEEP, concurrencyPolicy="Forbid")
-    until(lambda: sleeping(database), what="its statement runs", timeout=30)
+    until(lambda: sleeping(database), what="its statement runs", timeout=90)
     crew.members["a"].kill_both()
     server.stop("immediate")
     assert crew.leader(other_than="a").name == "b"
@@ -190,7 +192,7 @@ def test_a_run_that_was_cut_off_while_the_database_is_away_is_known_once_it_is_b
         events = crew.cluster.api().items(crew.namespace.path("events", group="events.k8s.io"))
         return [event for event in events if event["reason"] == "LedgerUnreadable"]
 
-    events: list[Raw] = until(told, what="somebody is told", timeout=30)
+    events: list[Raw] = until(told, what="somebody is told", timeout=90)
     assert cut_off["metadata"]["name"] in events[0]["note"]
     assert phase_of(cut_off) == "Pending"
     server.start()
@@ -213,7 +215,7 @@ def test_a_database_that_is_away_costs_its_own_jobs_some_time_and_the_others_not
     retry = {"maxAttempts": 50, "initialDelaySeconds": 1, "factor": 1}
     crew.job("note", schedule="@every 2s", retry=retry, sql=sql(place="note"), **KEEP, **EVERY_TICK)
     crew.job("call", schedule="@every 2s", http={"url": backend.url("/call")}, **KEEP, **EVERY_TICK)
-    until(lambda: ticks_noted(database, "note"), what="it is at it", timeout=30)
+    until(lambda: ticks_noted(database, "note"), what="it is at it", timeout=90)
     server.stop("immediate")
 
     def retrying() -> list[Raw]:
@@ -221,7 +223,7 @@ def test_a_database_that_is_away_costs_its_own_jobs_some_time_and_the_others_not
 
     crew.wait(lambda: len(retrying()) >= 2, what="two ticks wait for another attempt")
     assert {run["status"]["reason"] for run in retrying()} <= {"DatabaseUnavailable", "ConnectionLost"}
-    backend.wait(len(backend.received("/call")) + 2, path="/call", timeout=20)
+    backend.wait(len(backend.received("/call")) + 2, path="/call")
     server.start()
     back = now()
     through(crew, "note", back)
@@ -240,7 +242,7 @@ def last_run(desk: Desk, job: str, *phases: str) -> Raw:
     def probe() -> Raw | None:
         return next((run for run in desk.crew.runs(job) if phase_of(run) in phases), None)
 
-    found: Raw = until(probe, what=f"a run of {job} is {phases}", timeout=40)
+    found: Raw = until(probe, what=f"a run of {job} is {phases}", timeout=90)
     return found
 
 
@@ -260,7 +262,10 @@ def test_a_statement_runs_at_its_time_and_the_run_shows_what_the_server_said(des
     assert run["status"]["response"] == {"excerpt": "INSERT 0 1"}
     with known.connect() as connection:
         key, tick, fence = (
-            connection.execute("SELECT key, tick, fence FROM effects WHERE place = 'plain' ORDER BY at").fetchone()
+            connection.execute(
+                "SELECT key, tick, fence FROM effects WHERE place = 'plain' AND tick = %s",
+                (run["spec"]["scheduledTime"],),
+            ).fetchone()
             or ()
         )
     assert (key, tick) == (f"{run['spec']['scheduledJobUID']}/{tick}", run["spec"]["scheduledTime"])
@@ -320,11 +325,11 @@ def test_a_database_without_the_schema_is_a_failure_until_it_is_migrated(desk: D
 
 def test_deleting_a_run_ends_its_statement_and_lets_the_next_tick_have_its_turn(desk: Desk, known: Database) -> None:
     desk.crew.job("stopped", schedule="@every 2s", timeoutSeconds=60, sql=sql(SLOW_ONCE))
-    until(lambda: sleeping(known), what="its statement runs", timeout=30)
-    run = next(run for run in desk.crew.runs("stopped") if phase_of(run) == "Pending")
+    until(lambda: sleeping(known), what="its statement runs", timeout=90)
+    run = min((run for run in desk.crew.runs("stopped") if phase_of(run) == "Pending"), key=tick_of)
     desk.delete("jobruns", run["metadata"]["name"])
-    until(lambda: not sleeping(known), what="its statement is ended", timeout=10)
-    until(lambda: ticks_noted(known, "slow"), what="the next tick is done", timeout=20)
+    until(lambda: not sleeping(known), what="its statement is ended", timeout=50)
+    until(lambda: ticks_noted(known, "slow"), what="the next tick is done", timeout=90)
     assert run["spec"]["scheduledTime"] not in ticks_noted(known, "slow")
     desk.recent("stopped", "Cancelled")
 
@@ -336,9 +341,9 @@ def test_an_edit_that_moves_a_job_to_another_database_moves_the_next_tick(
     prepare(other)
     secret(desk.crew, other.dsn(), "other")
     desk.crew.job("moved", schedule="@every 2s", sql=sql(place="moved"), **KEEP)
-    until(lambda: ticks_noted(known, "moved"), what="a tick is done here", timeout=30)
+    until(lambda: ticks_noted(known, "moved"), what="a tick is done here", timeout=90)
     desk.crew.edit("moved", {"sql": {"databaseRef": {"secretName": "other", "key": "uri"}}})
-    until(lambda: len(ticks_noted(other, "moved")) >= 2, what="ticks are done there", timeout=30)
+    until(lambda: len(ticks_noted(other, "moved")) >= 2, what="ticks are done there", timeout=90)
     desk.crew.edit("moved", {"suspend": True})
     assert not set(ticks_noted(known, "moved")) & set(ticks_noted(other, "moved"))
 
@@ -353,11 +358,11 @@ def test_an_application_can_do_what_a_request_asks_for_once_by_its_key_and_fence
     backend.rule("/pay", hang=True, times=1)
     start(crew, "a", "b", **CALM)
     retry = {"maxAttempts": 3, "onUnknown": "Retry"}
-    crew.job("pay", schedule="@every 10s", timeoutSeconds=3, retry=retry, http={"url": backend.url("/pay")}, **KEEP)
-    backend.wait(1, path="/pay", timeout=40)
+    crew.job("pay", schedule="@every 10s", timeoutSeconds=8, retry=retry, http={"url": backend.url("/pay")}, **KEEP)
+    backend.wait(1, path="/pay", timeout=90)
     crew.members["a"].kill_both()
     key = backend.received("/pay")[0].header("Idempotency-Key")
-    first, second = backend.wait(2, timeout=60, when=lambda seen: seen.header("Idempotency-Key") == key)[:2]
+    first, second = backend.wait(2, timeout=120, when=lambda seen: seen.header("Idempotency-Key") == key)[:2]
     old, new = (int(seen.header("Soloist-Fence") or 0) for seen in (first, second))
     assert old < new
     with effects.connect() as connection:
