@@ -17,7 +17,7 @@ import yaml
 from soloist.adapters.kube.answers import NotFound, Refusal
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.config import Access
-from soloist.domain.errors import SoloistError, TransientError
+from soloist.domain.errors import ConfigError, SoloistError, TransientError
 from soloist.shells.cli_text import Complaint
 
 T = TypeVar("T")
@@ -113,6 +113,10 @@ def sentence(error: SoloistError) -> str:
         return f"The API server does not know you (401): log in again, or choose another --context. ({error})"
     if isinstance(error, TransientError):
         return f"{error}. Nothing is known to have been changed; try again, or choose another --context."
+    if isinstance(error, ConfigError):
+        return (
+            f"{error} Where soloist standalone runs, without a cluster, name its database: --embedded, or --database."
+        )
     return str(error)
 
 
