@@ -13,7 +13,7 @@ from soloist.domain.gate import closed
 from soloist.domain.parsing import parse_job
 from soloist.domain.runs import Job
 from soloist.domain.spec import Spec
-from soloist.domain.ticks import LATE, Reason, left_behind, observe, plan, still_wanted
+from soloist.domain.ticks import COUNTED, LATE, Reason, left_behind, observe, plan, still_wanted
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -95,6 +95,8 @@ def test_a_long_outage_never_disables_a_schedule() -> None:
     now = NOON + timedelta(days=30)
     found = plan(job, spec_of(job), observe(job, spec_of(job), now), now)
     assert [tick.at for tick in found.due] == [now]
+    assert found.decided[0] == (NOON + MINUTE, Reason.MISSED), "the first of them all is told of, though not each"
+    assert len(found.decided) == COUNTED
 
 
 @pytest.mark.parametrize(

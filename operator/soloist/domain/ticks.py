@@ -16,14 +16,14 @@ from enum import StrEnum
 from soloist.domain.instants import CLOCKS_DIFFER
 from soloist.domain.jitter import jitter
 from soloist.domain.runs import Job, Observed
-from soloist.domain.schedule import DaylightSaving, parse_schedule
+from soloist.domain.schedule import DaylightSaving, Schedule, parse_schedule
 from soloist.domain.spec import MissedRunPolicy, Spec
 
 LATE = timedelta(seconds=15)
 """How late the newest tick may be and still count as late, not missed: one hand-over after a crash, and some."""
 
 COUNTED = 100
-"""Undecided ticks are counted up to here; a longer outage says "at least"."""
+"""So many undecided ticks are looked at one by one, the newest; of more, only that they were."""
 
 
 class Reason(StrEnum):
@@ -108,6 +108,13 @@ def base(job: Job, observed: Observed) -> datetime:
     return max(observed.since, job.watermark) if job.watermark is not None else observed.since
 
 
+def newest(schedule: Schedule, after: datetime, until: datetime) -> list[datetime]:
+    """The newest ``COUNTED`` ticks. Of more also the oldest: none of them is run, and the line that folds them spans all."""
+    found = schedule.newest(after=after, until=until, limit=COUNTED)
+    oldest = schedule.next_after(after) if len(found) == COUNTED else None
+    return found if oldest is None or oldest == found[0] else [oldest, *found]
+
+
 def left_behind(job: Job, observed: Observed) -> tuple[tuple[datetime, Reason], ...]:
     """Ticks of the former schedule that were undecided when it was changed: nobody will run them, so say so."""
     before = job.observed
@@ -119,15 +126,14 @@ def left_behind(job: Job, observed: Observed) -> tuple[tuple[datetime, Reason], 
         return ()
     after = max(before.since, job.watermark) if job.watermark is not None else before.since
     reason = Reason.SUSPENDED if before.suspend else Reason.SCHEDULE_CHANGED
-    return tuple((at, reason) for at in schedule.newest(after=after, until=observed.since, limit=COUNTED))
+    return tuple((at, reason) for at in newest(schedule, after, observed.since))
 
 
 def in_pause(
     job: Job, spec: Spec, observed: Observed, until: datetime, reason: Reason
 ) -> list[tuple[datetime, Reason]]:
     """Undecided ticks that passed while the job was paused, up to the end of the pause."""
-    ticks = spec.schedule.newest(after=base(job, observed), until=until, limit=COUNTED)
-    return [(at, reason) for at in ticks]
+    return [(at, reason) for at in newest(spec.schedule, base(job, observed), until)]
 
 
 def tick_of(job: Job, spec: Spec, at: datetime) -> Tick:
@@ -160,7 +166,7 @@ def plan(
     ``upcoming`` is the next tick whose time has not come.
     """
     start = max(base(job, observed), after) if after is not None else base(job, observed)
-    undecided = [tick_of(job, spec, at) for at in spec.schedule.newest(after=start, until=now, limit=COUNTED)]
+    undecided = [tick_of(job, spec, at) for at in newest(spec.schedule, start, now)]
     pending = [tick for tick in undecided if tick.launch_at > now]
     past = [tick for tick in undecided if tick.launch_at <= now]
     following = spec.schedule.next_after(max(now, start))
