@@ -175,7 +175,7 @@ def test_more_rows_than_one_statement_claims_are_claimed_by_several(
     )
 
     async def body(database: Database) -> None:
-        rows = managed(database)
+        rows = ManagedRows(database, ClaimRules(name="q", worker="w"), boottime=lambda: 0.0)
         claims = [await rows.claim(1200), await rows.claim(1200)]
         assert [len(batch) for batch in claims] == [1200, 100]
         assert len({claim.row for batch in claims for claim in batch}) == 1300
