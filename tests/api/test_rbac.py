@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.api.crew import FAST, Crew
-from tests.api.tending import ready
+from tests.api.crew import Crew
+from tests.api.tending import CALM, ready
 from tests.bench.kubelet import Kubelet
 from tests.cluster.backend import Backend
 from tests.cluster.control_plane import ControlPlane
@@ -55,9 +55,9 @@ class Stage:
         config = self.cluster.kubeconfig(self.folder / f"{name}.rights", user="soloist", token=token, server=server)
         port = free_ports(1)[0]
         env = {"KUBECONFIG": str(config), "SOLOIST_NAMESPACE": "", "SOLOIST_HEALTH_PORT": str(port)}
-        self.crew.start(name, **FAST, **env, **self.kubelet.pod(name))
+        self.crew.start(name, **CALM, **env, **self.kubelet.pod(name))
         self.kubelet.running(name)
-        self.crew.wait(lambda: ready(port), what=f"{name} is ready", timeout=60)
+        self.crew.wait(lambda: ready(port), what=f"{name} is ready", timeout=120)
 
     def job(self, name: str, **spec: Any) -> None:
         self.jobs.job(name, **{"schedule": "@every 1s", "timeoutSeconds": 10, **spec})
@@ -117,15 +117,20 @@ def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: S
     stage.job("digest", enqueue={"workQueue": "emails"})
     stage.queue("emails")
     stage.start("a", server=stage.proxy.server)
-    received = backend.wait(3, path="/sweep", timeout=60)
+    received = backend.wait(3, path="/sweep", timeout=120)
     assert {seen.header("Authorization") for seen in received} == {"s3cret-word"}
 
     api, path = stage.cluster.api(), stage.work.path("jobs", group="batch")
-    started = crew.wait(
-        lambda: [job for job in api.items(path) if not job["spec"].get("suspend")], what="a Job started"
-    )
-    api.delete(stage.work.ours("jobruns", started[0]["metadata"]["name"]))
-    crew.wait(lambda: ("batch", "jobs", "delete") in stage.used(), what="its Job was stopped")
+
+    def stopped() -> bool:
+        """Whoever collects garbage may be the first to delete a Job whose run is gone: then there is a next one."""
+        for job in api.items(path):
+            run = stage.work.ours("jobruns", job["metadata"]["name"])
+            if not job["spec"].get("suspend") and api.find(run) is not None:
+                api.delete(run)
+        return ("batch", "jobs", "delete") in stage.used()
+
+    crew.wait(stopped, what="a Job was stopped", timeout=180)
     crew.wait(lambda: [job for job in api.items(path) if not job["spec"].get("suspend")], what="the next Job started")
     for method, kind in (("PUT", "scheduledjobs"), ("PATCH", "jobruns")):
         forestalled = stage.proxy.on(method, rf"/{kind}/[^/]*/status$", CONFLICT, times=1)
@@ -142,8 +147,8 @@ def test_a_controller_with_exactly_these_rights_works_and_uses_them_all(stage: S
     crew.leader().kill_both()
     stage.kubelet.terminated("a")
     assert crew.leader(other_than="a").name == "b"
-    backend.wait(len(backend.received("/sweep")) + 2, path="/sweep", timeout=60)
-    assert jobs.status("sweep")["counters"]["succeeded"] >= 3
+    backend.wait(len(backend.received("/sweep")) + 2, path="/sweep", timeout=120)
+    crew.wait(lambda: jobs.status("sweep")["counters"]["succeeded"] >= 3, what="three are counted")
 
     crew.stop()  # a watch is on record once it has ended; those of b, which led as well, ended with it
     watches = {right for right in granted() if right[2] == "watch"}
