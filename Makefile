@@ -48,7 +48,7 @@ ifneq ($(TEST),)
 	@$(BIN)/python -m pytest $(TEST)
 else
 	@$(BIN)/python -m tests.cluster binaries >/dev/null
-	@failed=0; $(BIN)/python -m pytest -m "cluster and not adoption and not long" -n 2 $(SIDE_BY_SIDE) --no-loadscope-reorder || failed=1; \
+	@failed=0; $(BIN)/python -m pytest -m "cluster and not adoption and not long" -n 3 $(SIDE_BY_SIDE) --no-loadscope-reorder || failed=1; \
 	$(BIN)/python -m pytest -m "not cluster and not adoption and not long" -n 3 $(SIDE_BY_SIDE) || failed=1; exit $$failed
 endif
 
