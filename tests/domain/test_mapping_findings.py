@@ -373,6 +373,13 @@ def test_an_index_that_claims_do_not_go_by_is_said() -> None:
     assert found(plan=ClaimPlan(cost=12, reads=("Index Scan Delivery_due",))) == []
 
 
+@pytest.mark.parametrize("missing", ["status", "nextAttemptAt"])
+def test_no_index_is_asked_for_on_a_column_that_is_missing(missing: str) -> None:
+    bare = replace(having(without=missing), indexes=(PRIMARY,))
+    assert [(each.reason, each.column) for each in found(bare)] == [("ColumnMissing", missing)]
+    assert "DueIndexMissing" in [each.reason for each in found(replace(having(without="error"), indexes=(PRIMARY,)))]
+
+
 def test_errors_come_before_warnings_and_those_before_notes() -> None:
     everything = replace(having(NAIVE, without="error"), owned=False, indexes=(PRIMARY,))
     severities = [each.severity for each in found(everything)]

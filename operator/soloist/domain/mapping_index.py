@@ -24,6 +24,13 @@ class ClaimPlan:
 
 def index_findings(table: MappedTable, catalog: Catalog, plan: ClaimPlan | None) -> Iterator[Finding]:
     """About claims, then about what claims cost the indexes that are there."""
+    if _columns(table) <= set(catalog.columns):  # nobody can make an index on a column that is missing
+        yield from _claim_findings(table, catalog, plan)
+    if isinstance(table.claim, Inline):
+        yield from _inline_findings(table, table.claim, catalog)
+
+
+def _claim_findings(table: MappedTable, catalog: Catalog, plan: ClaimPlan | None) -> Iterator[Finding]:
     field = "spec.table.dueAt" if table.due_at else "spec.table.status.column"
     if not any(_serves(index, table) for index in catalog.indexes):
         costs = "" if plan is None else f" The planner puts one claim at {plan.cost:,.0f} ({', '.join(plan.reads)})."
@@ -41,8 +48,6 @@ def index_findings(table: MappedTable, catalog: Catalog, plan: ClaimPlan | None)
             f"run ANALYZE {sql_name(table.name)}; and if that does not help: {suggested(table)};",
             field=field,
         )
-    if isinstance(table.claim, Inline):
-        yield from _inline_findings(table, table.claim, catalog)
 
 
 def _inline_findings(table: MappedTable, claim: Inline, catalog: Catalog) -> Iterator[Finding]:
@@ -63,6 +68,11 @@ def _inline_findings(table: MappedTable, claim: Inline, catalog: Catalog) -> Ite
                 field="spec.table.inline",
                 column=sorted(name for name in touched if name)[0],
             )
+
+
+def _columns(table: MappedTable) -> set[str]:
+    """Those of ``suggested``."""
+    return {table.due_at or table.id[0], *([] if table.status is None else [table.status.column])}
 
 
 def suggested(table: MappedTable) -> str:
