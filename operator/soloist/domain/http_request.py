@@ -42,6 +42,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _OURS = frozenset({"idempotency-key", "soloist-run", "soloist-scheduled-time", "soloist-attempt", "soloist-fence"})
 _MESSAGE = frozenset({"content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"})
 _CONNECTION = frozenset({"connection", "keep-alive", "proxy-connection"})
+NO_HOST = "must begin with http:// or https:// and a host"
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 
@@ -120,7 +121,7 @@ def address_problem(url: str) -> str | None:
     except ValueError:  # its words would repeat what may be a password
         return "cannot be read; write http://host[:port]/path"
     if parts.scheme not in {"http", "https"} or not host:
-        return "must begin with http:// or https:// and a host"
+        return NO_HOST
     if "@" in parts.netloc:
         return "carries a user name or password; send them in an Authorization header from a Secret"
     return None

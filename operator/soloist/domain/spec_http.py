@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from soloist.domain.actions import Header, HttpAction, KeyRef
-from soloist.domain.http_request import header_problem, url_problem
+from soloist.domain.http_request import NO_HOST, header_problem, url_problem
 from soloist.domain.spec_fields import Fields, Refusal, forbidden, shown, wrong
 from soloist.domain.templates import template_problem
 
@@ -17,6 +17,7 @@ WITHOUT_BODY = ("GET", "HEAD")
 
 _STATUS = re.compile(r" *(?:([2-5])xx|([2-5][0-9]{2})(?: *- *([2-5][0-9]{2}))?) *")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_BEGINNING = re.compile(r"[A-Za-z0-9.+-]{1,40}(?:://)?")
 _MOST_HEADERS = 32
 OUR_PREFIX = "soloist-"
 
@@ -51,7 +52,7 @@ def parse_url(http: Fields) -> str:
     url = http.text("url", "where to send the request, such as http://backend.default.svc/path", longest=2048)
     problem = url_problem(url) if _readable(url) else "cannot be read; write http://host[:port]/path"
     if problem is not None:
-        raise _problem(http.at("url"), problem)
+        raise _problem(http.at("url"), f"{problem}{_begins(url)}" if problem == NO_HOST else problem)
     return url
 
 
@@ -62,6 +63,14 @@ def _readable(url: str) -> bool:
         return parts.port is None or parts.port > 0
     except ValueError:
         return False
+
+
+def _begins(url: str) -> str:
+    """How a url that lacks scheme or host goes wrong, for the end of a sentence; nothing that may be a password or a token."""
+    if url.lower().startswith(("http:", "https:")):
+        return f", and there is none after {url.partition(':')[0]}:"
+    found = None if "@" in url else _BEGINNING.match(url)
+    return f", and this begins with {found[0]}" if found is not None else ""
 
 
 def _body(http: Fields, method: str) -> str | None:
