@@ -1,4 +1,7 @@
-"""What the elector relies on, of the Lease in memory, of the one on an API server and of the one in a row alike."""
+"""What the elector relies on, of the Lease in memory, of the one on an API server and of the one in a row alike.
+
+And of the server by hand that a parent's release is tried against: the elector's client finds in it what it finds in the real one.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,35 @@ import pytest
 from soloist.adapters.kube.bounded import BoundedClient
 from soloist.adapters.kube.config import Access
 from soloist.adapters.kube.lease import LeaseClient
+from soloist.adapters.kube.way import Way
 from soloist.adapters.postgres.row_lease import RowLease
 from soloist.domain.lease import Answer, Clash, Raw, parse
 from soloist.domain.lease_bodies import held_body, new_lease, released_body, taken_body
 from soloist.loops.election_ports import LeaseApi
 from tests.fake_lease import FakeLease
+from tests.shells.leases import LeaseServer
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 WAIT = 30.0
 
 
-@pytest.fixture(params=["memory", "row", pytest.param("real", marks=pytest.mark.cluster)])
-def lease(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LeaseApi, str, str]]:
+@pytest.fixture
+def by_hand() -> Iterator[LeaseServer]:
+    server = LeaseServer()
+    server.lease = {}
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["memory", "by hand", "row", pytest.param("real", marks=pytest.mark.cluster)])
+def lease(request: pytest.FixtureRequest, tmp_path: Path, by_hand: LeaseServer) -> Iterator[tuple[LeaseApi, str, str]]:
     name = f"lease-{uuid.uuid4().hex[:8]}"
+    if request.param == "by hand":
+        way = Way(host=by_hand.url, authority="", credentials=lambda: f"Bearer {by_hand.token}")
+        client = BoundedClient(Access(lambda: way))
+        yield LeaseClient(client, namespace="ns", name="soloist"), "ns", "soloist"
+        client.close()
+        return
     if request.param == "memory":
         yield FakeLease(lambda: datetime.now(UTC)), "default", name
         return
@@ -91,11 +110,13 @@ def test_a_write_on_a_lease_that_was_made_anew_clashes(lease: tuple[LeaseApi, st
 
 
 def test_a_write_on_a_lease_that_is_gone_clashes(
-    lease: tuple[LeaseApi, str, str], request: pytest.FixtureRequest
+    lease: tuple[LeaseApi, str, str], by_hand: LeaseServer, request: pytest.FixtureRequest
 ) -> None:
     api, raw = taken(lease)
     if isinstance(api, FakeLease):
         api.lease = None
+    elif by_hand.requests:
+        by_hand.lease = {}
     elif isinstance(api, RowLease):
         request.getfixturevalue("queue_database").psql(f"DELETE FROM soloist.leases WHERE shard = '{api.shard}'")
     else:

@@ -51,5 +51,4 @@ def start(
 def server() -> Iterator[LeaseServer]:
     lease_server = LeaseServer()
     yield lease_server
-    lease_server.http.shutdown()
-    lease_server.http.server_close()
+    lease_server.close()

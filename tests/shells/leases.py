@@ -1,4 +1,7 @@
-"""A Lease behind the smallest API server there is: one object, resourceVersion as a precondition, a bearer token."""
+"""A Lease behind the smallest API server there is: one object, uid and resourceVersion as preconditions, a bearer token.
+
+``tests/contracts/test_lease.py`` holds it to what the real one does.
+"""
 
 import json
 import threading
@@ -6,13 +9,17 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+ABSENT = {"kind": "Status", "reason": "NotFound", "details": {"kind": "leases", "name": "soloist"}, "code": 404}
+
 
 class LeaseServer:
-    """``on_request(method)`` is called before each answer and may return a status to give instead."""
+    """``on_request(method)`` is called before each answer and may return a status to give instead. ``lease`` {}: there is none."""
 
     def __init__(self, *, token: str = "open sesame") -> None:
         self.token = token
         self.requests: list[str] = []
+        self._version = 7
         self.on_request: Callable[[str], int | None] = lambda _method: None
         self.lease: dict[str, Any] = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -47,7 +54,7 @@ class LeaseServer:
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_PUT = answer  # noqa: N815
+            do_GET = do_PUT = do_POST = answer  # noqa: N815
 
             def log_message(self, *_: object) -> None: ...
 
@@ -61,18 +68,32 @@ class LeaseServer:
             return instead, {}
         if authorization != f"Bearer {self.token}":
             return 401, {}
-        if path != "/apis/coordination.k8s.io/v1/namespaces/ns/leases/soloist":
-            return 404, {}
+        if (method, path) == ("POST", LEASES):
+            return self._create(json.loads(body))
+        if path != f"{LEASES}/soloist" or not self.lease:
+            return 404, ABSENT
         if method == "PUT":
             new = json.loads(body)
-            if new["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            if any(new["metadata"][name] != self.lease["metadata"][name] for name in ("uid", "resourceVersion")):
                 return 409, {}
             self.write(new)
         return 200, self.lease
 
+    def _create(self, lease: dict[str, Any]) -> tuple[int, Any]:
+        if self.lease:
+            return 409, {}
+        lease["metadata"]["uid"] = "lease-uid"
+        self.write(lease)
+        return 201, self.lease
+
     def write(self, lease: dict[str, Any]) -> None:
-        lease["metadata"]["resourceVersion"] = str(int(self.lease["metadata"]["resourceVersion"]) + 1)
+        self._version += 1
+        lease["metadata"]["resourceVersion"] = str(self._version)
         self.lease = lease
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
 
     @property
     def url(self) -> str:
