@@ -296,7 +296,8 @@ def test_what_the_controller_refuses_is_believed_for_its_generation_only() -> No
         "message": "spec.x is too new.",
         "observedGeneration": 3,
     }
-    assert outlook(facts(NOON, conditions=[said])).found[0].what == "spec.x is too new."
+    for spec in ({}, {"schedule": "61 * * * *"}):
+        assert outlook(facts(NOON, spec=spec, conditions=[said])).found[0].what == "spec.x is too new."
     assert outlook(facts(NOON, conditions=[{**said, "observedGeneration": 2}])).found == ()
 
 

@@ -28,5 +28,7 @@ def without_a_cluster(*, commands: bool) -> Refused:
 
 
 def fits(spec: Spec | Invalid, refused: Refused) -> Spec | Invalid:
-    """The spec where its action may be run there, else why it may not."""
-    return spec if isinstance(spec, Invalid) else refused.get(type(spec.action), spec)
+    """The spec where its action may be run there, else why it may not, whatever else is wrong with that action."""
+    if isinstance(spec, Invalid):
+        return next((why for why in refused.values() if f"{spec.field}.".startswith(f"{why.field}.")), spec)
+    return refused.get(type(spec.action), spec)

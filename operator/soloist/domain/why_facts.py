@@ -82,13 +82,11 @@ class Facts:
 
 
 def refusal(job: Job) -> Invalid | None:
-    """Why this spec is not run at all, as this program or the controller says."""
-    if isinstance(job.spec, Invalid):
-        return job.spec
+    """Why this spec is not run at all, as the controller says, which knows where it is, or as this program does."""
     said = told(job.status, "Valid")
     if (said.get("status"), said.get("observedGeneration")) == ("False", job.generation):
         return Invalid(field="spec", reason=str(said.get("reason")), message=str(said.get("message")))
-    return None
+    return job.spec if isinstance(job.spec, Invalid) else None
 
 
 def pause_words(annotation: str) -> str:

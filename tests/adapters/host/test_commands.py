@@ -105,11 +105,14 @@ def test_nothing_starts_once_the_term_is_over() -> None:
 
 def test_a_command_is_for_this_host_and_for_whoever_allows_it() -> None:
     command, job = spec(exec={"command": ["true"]}), spec(job={"template": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{}]}}}}})  # fmt: skip
+    half = spec(job={"template": {"spec": {"template": {"spec": {"containers": [{}]}}}}})
     assert isinstance(fits(command, without_a_cluster(commands=True)), Spec)
     for found, place, says in (
         (command, ON_A_CLUSTER, "spec.exec is for soloist standalone"),
         (command, without_a_cluster(commands=False), "start soloist standalone with --allow-exec"),
         (job, without_a_cluster(commands=True), "spec.job needs Kubernetes"),
+        (half, without_a_cluster(commands=True), "spec.job needs Kubernetes"),
+        (half, ON_A_CLUSTER, "restartPolicy is required"),
     ):
         refused = fits(found, place)
         assert isinstance(refused, Invalid)
