@@ -40,7 +40,7 @@ class Embedded:
         self.folder = folder.absolute()
         if len(os.fsencode(self.folder)) > LONGEST_FOLDER:
             raise ConfigError(
-                f"data is {str(self.folder)!r}: its path is too long for a socket; write one of {LONGEST_FOLDER} letters or less."
+                f"The folder of --data is {str(self.folder)!r}: its path is too long for a socket; write one of {LONGEST_FOLDER} letters or less."
             )
         self._data, self._programs = self.folder / "pgdata", programs()
         self._account = Account.found(self._data)
@@ -63,7 +63,7 @@ class Embedded:
                 return self._start()
         except OSError as error:
             raise ConfigError(
-                f"data is {str(self.folder)!r}, and cannot be used ({error.strerror}): name a folder of yours."
+                f"The folder of --data is {str(self.folder)!r}, and cannot be used ({error.strerror}): name a folder of yours."
             ) from error
 
     def runs(self) -> bool:
@@ -91,12 +91,12 @@ class Embedded:
         there = {each.name for each in self.folder.iterdir()} - {"lost+found"}
         if there and "lock" not in there:
             raise ConfigError(
-                f"data is {str(self.folder)!r}, in which other things are ({min(there)}): name a folder of its own."
+                f"The folder of --data is {str(self.folder)!r}, in which other things are ({min(there)}): name a folder of its own."
             )
         self._account.give(self.folder)
         if (shut := self._account.shut_out(self.folder)) is not None:
             raise ConfigError(
-                f"data is {str(self.folder)!r}, and {shut} lets only its owner in: PostgreSQL does not run as root, so name"
+                f"The folder of --data is {str(self.folder)!r}, and {shut} lets only its owner in: PostgreSQL does not run as root, so name"
                 " a folder that its account can reach, such as /var/lib/soloist."
             )
 

