@@ -46,12 +46,13 @@ def test_people_ask_and_act_as_they_do_on_a_cluster(crew: Crew) -> None:
     assert "Did you mean sweep?" in soloist(crew, "why", "sweeep", code=1)
     assert "Succeeded" in soloist(crew, "trigger", "yearly", "--wait", "--timeout", "100")
     assert len(crew.backend.received("/yearly")) == 1
-    soloist(crew, "pause", "yearly", "--reason", "moving house")
+    paused = soloist(crew, "pause", "yearly", "--reason", "moving house")
+    assert "To go on: soloist resume yearly -n default --database URL" in paused
     assert "moving house" in soloist(crew, "why", "yearly")
     soloist(crew, "resume", "yearly")
     soloist(crew, "pause", "--all", "--reason", "holiday")
     assert "PAUSED  the whole installation" in soloist(crew, "status")
-    assert "The whole installation is paused" in soloist(crew, "trigger", "yearly", code=1)
+    assert "First: soloist resume --all --database URL." in soloist(crew, "trigger", "yearly", code=1)
     soloist(crew, "resume", "--all")
     (crew.files / "jobs.yaml").write_text("half: [a")
     until(

@@ -15,7 +15,7 @@ from soloist.shells.cli_migrate import migrate
 from soloist.shells.cli_options import cluster, controller_settings, each_setting, one_or_all, output_format, target
 from soloist.shells.cli_queue import queue
 from soloist.shells.cli_standalone import standalone
-from soloist.shells.cli_text import emit
+from soloist.shells.cli_text import emit, say
 from soloist.shells.cli_worker import worker
 from soloist.shells.settings import rows
 
@@ -90,10 +90,10 @@ def trigger(job: str, wait: bool, timeout: float | None, output: str, **options:
     """Run JOB now, beside its schedule. It passes the same gate, and ignores suspend and pause of the job."""
     from soloist.shells import cli_trigger
 
-    def say(line: str) -> None:
-        click.echo(line, err=output != "table")
+    def tell(line: str) -> None:
+        say(line, err=output != "table")
 
-    run, code = cli_trigger.trigger(target(options), job, wait=wait, timeout=timeout, say=say)
+    run, code = cli_trigger.trigger(target(options), job, wait=wait, timeout=timeout, say=tell)
     emit(output, run, [])
     click.get_current_context().exit(code)
 
@@ -108,7 +108,7 @@ def pause(job: str | None, everything: bool, reason: str, **options: Any) -> Non
     from soloist.shells import cli_pause
 
     name = one_or_all(job, everything)
-    click.echo(cli_pause.pause(target(options), name, reason) if name else cli_pause.pause_all(target(options), reason))
+    say(cli_pause.pause(target(options), name, reason) if name else cli_pause.pause_all(target(options), reason))
 
 
 @cli.command()
@@ -120,7 +120,7 @@ def resume(job: str | None, everything: bool, **options: Any) -> None:
     from soloist.shells import cli_pause
 
     name = one_or_all(job, everything)
-    click.echo(cli_pause.resume(target(options), name) if name else cli_pause.resume_all(target(options)))
+    say(cli_pause.resume(target(options), name) if name else cli_pause.resume_all(target(options)))
 
 
 @cli.command()

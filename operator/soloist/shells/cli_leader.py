@@ -7,7 +7,7 @@ from typing import Any
 from soloist.domain.instants import stamp
 from soloist.domain.lease import LeaseRecord
 from soloist.domain.wall_time import away, span
-from soloist.domain.why_facts import holder_name, leader_absence, pause_words
+from soloist.domain.why_facts import ABSENCE_REMEDY, holder_name, leader_absence, pause_words
 from soloist.shells.cli_reading import Leases, place
 
 
@@ -16,12 +16,12 @@ def lease_lines(leases: Leases, now: datetime) -> Iterator[str]:
         yield f"LEADER  not known: {leases.unknown}"
     elif not leases.found:
         yield f"LEADER  none. {leader_absence(None, now)}"
-        yield f"        -> {leases.remedy}"
+        yield f"        -> {ABSENCE_REMEDY}"
     for lease in leases.found:
         absence = leader_absence(lease, now)
         if absence is not None:
             yield f"LEADER  none (Lease {place(lease)}). {absence}"
-            yield f"        -> {leases.remedy}"
+            yield f"        -> {ABSENCE_REMEDY}"
         else:
             age = f"for {span(now - lease.acquire_time)}" if lease.acquire_time is not None else "since an unknown time"
             renewed = f"renewed {away(lease.renew_time, now)}" if lease.renew_time is not None else ""

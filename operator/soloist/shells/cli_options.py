@@ -4,10 +4,12 @@ Nothing here speaks to a cluster, nor imports what does before it is asked for o
 """
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from soloist.domain.errors import ConfigError
 from soloist.shells.parsing import Row
@@ -61,6 +63,7 @@ cluster = _options(
 
 def target(options: dict[str, Any], **more: Any) -> "Target":
     """The cluster that the options of ``cluster`` or ``access`` name."""
+    from soloist.shells.cli_advice import advise
     from soloist.shells.cli_target import Target
 
     names = ("kubeconfig", "context", "namespace", "lease_name", "lease_namespace")
@@ -68,7 +71,16 @@ def target(options: dict[str, Any], **more: Any) -> "Target":
     if not found.get("kubeconfig") and not found.get("context"):
         more["one_host"] = bool(options.get("embedded")) and not options.get("database")
         more["database"] = _embedded(options["data"]) if more["one_host"] else options.get("database") or ""
+        more["flags"] = _flags(options, ("embedded", "data") if more["one_host"] else ("database",))
+    advise(more["flags"] if more.get("database") else None)
     return Target.of(**found, **more)
+
+
+def _flags(options: dict[str, Any], names: Sequence[str]) -> str:
+    """Those that were typed, for the next command: what the environment says it says again."""
+    shown = {"embedded": "", "data": f" {shlex.quote(options.get('data') or '')}", "database": " URL"}
+    source = click.get_current_context().get_parameter_source
+    return "".join(f" --{name}{shown[name]}" for name in names if source(name) is ParameterSource.COMMANDLINE)
 
 
 def _embedded(folder: str) -> str:

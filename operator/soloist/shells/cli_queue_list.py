@@ -58,11 +58,11 @@ class Seen:
     def problems(self) -> Iterator[tuple[str, str, str]]:
         """Reason, what is the matter, and the command that tells more."""
         if self.valid is not None and self.valid[0] != "True":
-            yield self.valid[1], self.valid[2], f"queue check {self.name} -n {self.namespace}"
+            yield self.valid[1], self.valid[2], f"kubectl soloist queue check {self.name} -n {self.namespace}"
         dead = int(self.status.get("dead") or 0)
         if dead:
             waits = "1 dead letter waits" if dead == 1 else f"{dead} dead letters wait"
-            yield "DeadLetters", f"{waits} for a person.", f"queue dead {self.name} -n {self.namespace}"
+            yield "DeadLetters", f"{waits} for a person.", f"kubectl soloist queue dead {self.name} -n {self.namespace}"
 
 
 def _valid(spec: Raw, status: Raw) -> tuple[str, str, str] | None:
@@ -78,28 +78,19 @@ def queues(target: Target) -> tuple[dict[str, Any], list[str]]:
         return await desk.queues()
 
     where = "all namespaces" if target.everywhere else f"namespace {target.namespace}"
-    words = ("soloist", " --embedded" if target.one_host else "") if target.database else ("kubectl soloist", "")
-    return overview(converse(target, read), SystemClock().now(), where=where, everywhere=target.everywhere, words=words)
+    return overview(converse(target, read), SystemClock().now(), where=where, everywhere=target.everywhere)
 
 
 def overview(
-    objects: Iterable[Raw],
-    now: datetime,
-    *,
-    where: str,
-    everywhere: bool,
-    words: tuple[str, str] = ("kubectl soloist", ""),
+    objects: Iterable[Raw], now: datetime, *, where: str, everywhere: bool
 ) -> tuple[dict[str, Any], list[str]]:
-    """``where`` names what was looked at; with ``everywhere`` queues are shown with their namespaces.
-
-    ``words``: what commands begin and end with.
-    """
+    """``where`` names what was looked at; with ``everywhere`` queues are shown with their namespaces."""
     seen = [Seen.of(raw) for raw in objects]
     seen.sort(key=lambda each: (not any(each.problems()), each.namespace, each.name))
     troubled = [each for each in seen if any(each.problems())]
     document = {
         "problems": [
-            {"namespace": each.namespace, "name": each.name, "reason": reason, "says": what, "do": _command(do, words)}
+            {"namespace": each.namespace, "name": each.name, "reason": reason, "says": what, "do": do}
             for each in troubled
             for reason, what, do in each.problems()
         ],
@@ -108,13 +99,9 @@ def overview(
     lines = [f"PROBLEMS ({len(troubled)} of {len(seen)} queues)"] if troubled else []
     for each in troubled:
         for _, what, do in each.problems():
-            lines += indented([f"{each.namespace}/{each.name}: {what}", f"    -> {_command(do, words)}"])
+            lines += indented([f"{each.namespace}/{each.name}: {what}", f"    -> {do}"])
     lines += [""] if troubled else []
     return document, [*lines, *(_table(seen, now, everywhere) if seen else [f"There are no WorkQueues in {where}."])]
-
-
-def _command(do: str, words: tuple[str, str]) -> str:
-    return f"{words[0]} {do}{words[1]}"
 
 
 def _document(each: Seen) -> dict[str, Any]:

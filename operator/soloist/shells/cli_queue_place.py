@@ -98,7 +98,7 @@ def in_rows(target: Target, name: str) -> QueuePlace | None:
     return QueuePlace(
         name=found,
         spec=spec,
-        named=f"{name} -n {target.namespace}{' --embedded' if target.one_host else ''}",
+        named=f"{name} -n {target.namespace}{target.flags}",
         url=Sealed(target.database),
         served=_served(raw),
     )

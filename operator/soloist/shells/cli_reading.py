@@ -12,7 +12,7 @@ from soloist.adapters.kube.store import JOBS, RUNS, KubeStore, collection, list_
 from soloist.domain.lease import EPOCH, LeaseRecord
 from soloist.domain.lease import parse as parse_lease
 from soloist.domain.runs import Job
-from soloist.domain.why_facts import ABSENCE_REMEDY, Seen
+from soloist.domain.why_facts import Seen
 from soloist.ports import Raw
 from soloist.shells.cli_target import Target, forbidden
 from soloist.shells.cli_text import Complaint
@@ -25,11 +25,10 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leases:
-    """Those that were found; ``unknown`` says what may have been missed, and why. ``remedy``: what to do where nobody leads."""
+    """Those that were found; ``unknown`` says what may have been missed, and why."""
 
     found: tuple[LeaseRecord, ...]
     unknown: str = ""
-    remedy: str = ABSENCE_REMEDY
 
     def of(self, job: Job, runs: Iterable[Seen] = ()) -> LeaseRecord | None:
         """The one whose controllers have this job: by what they wrote, else the one that was renewed last."""

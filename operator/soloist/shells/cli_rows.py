@@ -27,7 +27,6 @@ T = TypeVar("T")
 LEASE_SECONDS = 10.0
 TRIES = 10
 NAMESPACE = "standalone"
-REMEDY = "Look at the processes on this database, or start one: soloist standalone -f DIR."
 
 
 class RowDesk:
@@ -73,7 +72,7 @@ class RowDesk:
 
     async def leases(self, hints: Iterable[str] = ()) -> Leases:
         lease = (await asyncio.to_thread(self._lease.read, timeout=LEASE_SECONDS)).lease
-        return Leases(found=(parse(lease),) if lease is not None else (), remedy=REMEDY)
+        return Leases(found=(parse(lease),) if lease is not None else ())
 
     async def annotate_job(self, name: str, annotations: Annotations) -> None:
         await self._store.annotate(JOB, self._target.namespace, name, annotations)

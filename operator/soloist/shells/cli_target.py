@@ -37,6 +37,7 @@ class Target:
     """``namespace`` is where one job is looked for; ``everywhere`` widens a listing. The Lease is that of the controllers.
 
     ``database``: the URL of one that ``soloist standalone`` lives in; then no cluster is asked. ``one_host``: an embedded one.
+    ``flags``: what names it to the next command, each after a space.
     """
 
     kubeconfig: str
@@ -47,6 +48,7 @@ class Target:
     lease_namespace: str = ""
     database: str = ""
     one_host: bool = False
+    flags: str = ""
 
     @classmethod
     def of(cls, *, kubeconfig: str, context: str, namespace: str, **more: Any) -> "Target":

@@ -7,11 +7,16 @@ from typing import Any
 import click
 import yaml
 
+from soloist.shells.cli_advice import worded
+
 WIDEST = 48
 
 
 class Complaint(click.ClickException):
     """A sentence on stderr and exit code 1."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(worded(message))
 
 
 class WrongWords(Complaint):
@@ -24,12 +29,17 @@ def emit(output: str, document: Any, text: Iterable[str]) -> None:
     """``document`` for -o json and -o yaml, the lines of ``text`` for -o table."""
     match output:
         case "json":
-            click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+            click.echo(json.dumps(worded(document), indent=2, ensure_ascii=False))
         case "yaml":
-            click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+            click.echo(yaml.safe_dump(worded(document), sort_keys=False, allow_unicode=True), nl=False)
         case _:
             for line in text:
-                click.echo(line)
+                say(line)
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """One line; ``err``: on stderr."""
+    click.echo(worded(line), err=err)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
