@@ -44,6 +44,7 @@ def test_people_ask_and_act_as_they_do_on_a_cluster(crew: Crew) -> None:
     assert "Succeeded" in {run["phase"] for run in asked(crew, "runs", "sweep")["runs"]}
     assert "Nothing is in the way." in soloist(crew, "why", "yearly")
     assert "Did you mean sweep?" in soloist(crew, "why", "sweeep", code=1)
+    assert "the log of whoever leads (file not taken)" in soloist(crew, "why", "misspelt", code=1)
     assert "Succeeded" in soloist(crew, "trigger", "yearly", "--wait", "--timeout", "100")
     assert len(crew.backend.received("/yearly")) == 1
     paused = soloist(crew, "pause", "yearly", "--reason", "moving house")

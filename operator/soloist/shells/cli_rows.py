@@ -27,6 +27,10 @@ T = TypeVar("T")
 LEASE_SECONDS = 10.0
 TRIES = 10
 NAMESPACE = "standalone"
+NOT_TAKEN = (
+    "One that is new is not made while its file cannot be read, or has a field that does not exist: the log of whoever leads"
+    " (file not taken) and its /readyz say so."
+)
 
 
 class RowDesk:
@@ -51,7 +55,11 @@ class RowDesk:
 
     def _missing(self, kind: str, name: str, names: list[str]) -> Complaint:
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-        said = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(names[:10]) or 'none'}."
+        said = (
+            f"Did you mean {' or '.join(close)}?"
+            if close
+            else f"There are: {', '.join(names[:10]) or 'none'}. {NOT_TAKEN}"
+        )
         return Complaint(f'There is no {kind} "{name}" in namespace {self._target.namespace}. {said}')
 
     async def runs_of(self, job: Raw) -> list[Raw]:
