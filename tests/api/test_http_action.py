@@ -155,6 +155,31 @@ def excerpt_of(desk: Desk, job: str) -> str:
     return ""
 
 
+def test_a_server_is_verified_by_the_authority_that_a_secret_or_a_configmap_holds(desk: Desk) -> None:
+    """The API server is the server here: nobody whom the system trusts vouches for it."""
+    pem, key = desk.crew.cluster.ca.read_text(), {"name": "authority", "key": "ca.crt"}
+    named = {"metadata": {"name": "authority"}}
+    desk.api.create(desk.namespace.path("secrets"), {**named, "data": {"ca.crt": b64encode(pem.encode()).decode()}})
+    desk.api.create(desk.namespace.path("configmaps"), {**named, "data": {"ca.crt": pem}})
+    found = {}
+    for name, tls in {
+        "by-secret": {"tls": {"caSecretRef": key}},
+        "by-configmap": {"tls": {"caConfigMapRef": key}},
+        "by-nobody": {"tls": {"insecureSkipVerify": True}},
+        "by-the-system": {},
+    }.items():
+        desk.http(
+            name, schedule="0 0 1 1 *", http={"url": f"{desk.crew.cluster.server}/version", "method": "GET", **tls}
+        )
+        found[name] = outcome(desk, name, f"{name}-run")
+    stranger = found.pop("by-the-system")
+    assert {name: status["phase"] for name, status in found.items()} == dict.fromkeys(found, "Succeeded"), found
+    for status in found.values():
+        assert "gitVersion" in json.dumps(status["response"]), "it was the API server that answered"
+    assert (stranger["phase"], stranger["reason"]) == ("Failed", "TLSFailed")
+    assert "its certificate was not accepted" in str(stranger["message"])
+
+
 def test_a_run_tells_when_its_call_began_and_when_it_was_over(desk: Desk) -> None:
     """k8s #81557."""
     desk.backend.rule("^/timed$", delay=1.2)
