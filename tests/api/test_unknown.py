@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from soloist.adapters.postgres.migrate import migrate
 from tests.api.crew import Crew, Raw, audit
 from tests.api.tending import (
     FINAL,
@@ -29,14 +30,17 @@ from tests.api.tending import (
     through,
     tick_of,
 )
-from tests.cluster.backend import Backend
+from tests.cluster.backend import Backend, Received
 from tests.cluster.children import until
+from tests.postgres.server import Database
 
 pytestmark = pytest.mark.cluster
 
 RETRY = {"maxAttempts": 3, "onUnknown": "Retry"}
 NEVER = {"maxAttempts": 3, "onUnknown": "Never"}
 TIMEOUT = 9
+TABLES = ("history", "notifications")
+ROWS = "CREATE TABLE history (key text, fence bigint); CREATE TABLE notifications (key text, fence bigint)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +99,16 @@ def first_run(crew: Crew, job: str) -> Raw:
     return min(crew.runs(job), key=tick_of)
 
 
-def test_a_handler_outlives_its_caller_and_never_meets_another(crews: Crews, backend: Backend) -> None:
-    """A handler of 6 s under Forbid, its leader killed meanwhile. Where only the child is, the next leads at once (nomad #11052)."""
+def test_a_handler_outlives_its_caller_and_never_meets_another(
+    database: Database, crews: Crews, backend: Backend
+) -> None:
+    """A handler of 6 s under Forbid that writes two rows, its leader killed meanwhile. Where only the child is, the next
+    leads at once (nomad #11052)."""
+    migrate(database.dsn())
+    with database.connect() as connection:
+        connection.execute(ROWS)
     found = {name: crews(name) for name in ("alone", "standby", "at-once", "three")}
-    backend.rule("/slow", delay=6)
+    backend.rule("/slow", delay=6, writes=database.dsn())
     start_each(found.values(), "a")
     start_each([found["standby"], found["at-once"], found["three"]], "b")
     start_each([found["three"]], "c")
@@ -116,13 +126,28 @@ def test_a_handler_outlives_its_caller_and_never_meets_another(crews: Crews, bac
             audit(crew, backend, job, path=path)
         unknown = first_run(crew, "never")
         assert phase_of(unknown) == "Unknown"
-        assert len(of_run(backend, f"/slow/{name}/never", unknown)) == 1
+        (only,) = of_run(backend, f"/slow/{name}/never", unknown)
         again = first_run(crew, "retry")
         first, second = of_run(backend, f"/slow/{name}/retry", again)
         assert (phase_of(again), again["status"]["attempt"]) == ("Succeeded", 2)
         assert first.header("Idempotency-Key") == second.header("Idempotency-Key")
         assert fences([second]) > fences([first])
         assert second.at - first.at > timedelta(seconds=TIMEOUT)
+        for call in (only, first):  # the second attempt found the key
+            assert written_for(database, call) == {table: fences([call]) for table in TABLES}
+
+
+def written_for(database: Database, call: Received) -> dict[str, list[int]]:
+    """The fences under which each table has a row for the key of that call, once its handler is through."""
+
+    def rows() -> dict[str, list[int]]:
+        with database.connect() as connection:
+            query = "SELECT array(SELECT fence FROM history WHERE key = %(key)s), array(SELECT fence FROM notifications WHERE key = %(key)s)"
+            found = connection.execute(query, {"key": call.header("Idempotency-Key")}).fetchone()
+        return dict(zip(TABLES, found or (), strict=True))
+
+    until(lambda: any(rows().values()), what="its handler is through", timeout=90)
+    return rows()
 
 
 def killed_in_mid_call(name: str, crew: Crew, backend: Backend) -> None:

@@ -82,7 +82,8 @@ class Backend:
     def rule(self, path: str = "", **rule: Any) -> None:
         """From now on, for paths in which the regular expression is found, the newest rule decides. Keywords: holding (only
         for requests with that text in their body), status, body, headers, delay (seconds before the reply), hang, reset (RST
-        once the request is read), times (how often), kill_caller (SIGKILL on receipt to the process that sent it), kill_after_reply (likewise)."""
+        once the request is read), writes (the URL of a database with the schema: a row each in its tables history and notifications, of key and
+        fence, unless soloist.once says that the key was there), times (how often), kill_caller (SIGKILL on receipt to the process that sent it), kill_after_reply (likewise)."""
         unknown = rule.keys() - RULES
         if unknown:
             raise ValueError(
@@ -158,6 +159,7 @@ RULES = (
     "delay",
     "hang",
     "reset",
+    "writes",
     "times",
     "kill_caller",
     "kill_after_reply",

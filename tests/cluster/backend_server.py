@@ -28,7 +28,7 @@ ESTABLISHED = "01"
 
 class Receiver:
     """Rules are dicts: path (regular expression), holding (text in the request's body), status, body, headers, delay, hang,
-    reset, kill_caller, kill_after_reply, times. The newest that matches decides."""
+    reset, writes, kill_caller, kill_after_reply, times. The newest that matches decides."""
 
     def __init__(self, file: Path) -> None:
         self.records = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -53,12 +53,27 @@ class Receiver:
         victim = caller(request) if rule.get("kill_caller") or rule.get("kill_after_reply") else 0
         if rule.get("kill_caller"):
             kill(victim)
-        answer = await self.act(request, rule)
+        answer = await (self.write(request, rule) if rule.get("writes") else self.act(request, rule))
         self.record(event="ended", number=number, wall=time.time(), boot=time.clock_gettime(time.CLOCK_BOOTTIME))
         if rule.get("kill_after_reply"):
             await answer.prepare(request)
             await answer.write_eof()
             kill(victim)
+        return answer
+
+    async def write(self, request: web.BaseRequest, rule: dict[str, Any]) -> web.StreamResponse:
+        """As an application should: its first row when it begins and its last when it is done, in one transaction with the key."""
+        import psycopg  # of which other backends have no need
+
+        from soloist.queue import aio
+
+        given = (request.headers["Idempotency-Key"], int(request.headers["Soloist-Fence"]))
+        async with await psycopg.AsyncConnection.connect(rule["writes"]) as connection:
+            if not await aio.once(connection, *given):
+                return web.Response(text="done before")
+            await connection.execute("INSERT INTO history (key, fence) VALUES (%s, %s)", given)
+            answer = await self.act(request, rule)
+            await connection.execute("INSERT INTO notifications (key, fence) VALUES (%s, %s)", given)
         return answer
 
     async def act(self, request: web.BaseRequest, rule: dict[str, Any]) -> web.StreamResponse:
