@@ -1,7 +1,7 @@
-"""What goes on outside on behalf of runs: actions for as long as they take, and transactions, which commit at their end.
+"""What goes on outside on behalf of runs: actions for as long as they take, transactions, which commit at their end, and Jobs.
 
-A transaction goes on whatever becomes of whoever began it, unless its epoch is over. What breaks the promise is a breach as
-soon as it is begun, or committed.
+A transaction goes on whatever becomes of whoever began it, unless its epoch is over; a Job in any case, until it is removed.
+What breaks the promise is a breach as soon as it is begun, or committed.
 """
 
 from collections import defaultdict
@@ -37,6 +37,19 @@ class Transaction(Action):
 
 
 @dataclass
+class Job(Action):
+    """An object that its run owns, suspended until somebody starts it. Until then ``start`` is 0 and ``end`` how long it takes.
+
+    ``stray``: started by a request that came late, when no process had that run in hand any more.
+    """
+
+    name: str = ""
+    generation: int = 0
+    started: bool = False
+    stray: bool = False
+
+
+@dataclass
 class Database:
     """What its ledger holds, and the epoch that may still commit."""
 
@@ -46,9 +59,11 @@ class Database:
 
 @dataclass
 class Outside(ApiServer):
-    """Actions and databases, and which launches there were."""
+    """Actions, Jobs (by name) and databases, and which launches there were; ``begun``: the Job of each run that was started."""
 
     actions: list[Action] = field(default_factory=list)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    begun: dict[str, Job] = field(default_factory=dict)
     databases: dict[str, Database] = field(default_factory=lambda: defaultdict(Database))
     launched: dict[datetime, str] = field(default_factory=dict)
     attempts: set[tuple[str, int]] = field(default_factory=set)
@@ -81,13 +96,49 @@ class Outside(ApiServer):
         if (action.uid, action.attempt) in self.attempts and not transaction:
             raise Breach(f"attempt {action.attempt} of {action.uid} is launched twice")
         self.attempts.add((action.uid, action.attempt))
-        if scheduled and action.tick is not None:
-            if self.launched.setdefault(action.tick, action.uid) != action.uid:
-                raise Breach(f"two runs of tick {action.tick} are launched")
-            if self.moment() < action.tick - timedelta(seconds=2):
-                raise Breach("launched more than two seconds early")
+        if scheduled:
+            self.check_tick(action)
         if action.attempt > view.spec.retry.max_attempts:
             raise Breach("more attempts than maxAttempts")
         going = [a for a in self.actions if a.start <= self.t < a.end]
         if going and view.spec.concurrency == "Forbid" and not transaction:
             raise Breach(f"two actions at once under Forbid: {going[0]} and {action}")
+
+    def check_tick(self, action: Action) -> None:
+        if action.tick is None:
+            return
+        if self.launched.setdefault(action.tick, action.uid) != action.uid:
+            raise Breach(f"two runs of tick {action.tick} are launched")
+        if self.moment() < action.tick - timedelta(seconds=2):
+            raise Breach("launched more than two seconds early")
+
+    def begin(self, job: Job, *, stray: bool = False) -> None:
+        """Start that very Job. One that is gone, or that was started before, is none to start."""
+        if self.jobs.get(job.name) is not job or job.started:
+            return
+        if self.begun.setdefault(job.uid, job) is not job:
+            raise Breach(f"two Jobs of {job.uid} are started")
+        self.check_tick(job)
+        at_once = [a for a in self.actions if a.start <= self.t < a.end and not (isinstance(a, Job) and a.stray)]
+        if at_once and not stray and self.job["spec"]["concurrencyPolicy"] == "Forbid":
+            raise Breach(f"two Jobs at once under Forbid: {at_once[0]} and {job}")
+        job.started, job.stray, job.start, job.end = True, stray, self.t, self.t + job.end
+        self.actions.append(job)
+        self.log.append(f"{self.t} START of the Job of {job.uid}{' by a late request' if stray else ''}")
+
+    def remove(self, job: Job) -> None:
+        """Delete that very Job with its Pods. Whoever waits for its end sees that it is gone."""
+        if self.jobs.get(job.name) is not job:
+            return
+        del self.jobs[job.name]
+        if job.started and self.t < job.end:
+            job.end, job.outcome = self.t, FailedKnown(reason="JobDeleted", message="deleted", retryable=False)
+
+    def collect_garbage(self) -> None:
+        """Jobs whose run is gone, but nothing that goes on: to stop that is left to the leader."""
+        if not self.jobs:
+            return
+        owners = {run["metadata"]["uid"] for run in self.runs.values()}
+        for job in list(self.jobs.values()):
+            if job.uid not in owners and (job.seen or not job.started):
+                self.remove(job)

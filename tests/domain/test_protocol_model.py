@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from soloist.domain import adoption, launching, protocol, recording
 from soloist.domain import view as views
+from soloist.domain.actions import Succeeded
 from soloist.domain.instants import parse_time
 from soloist.domain.runs import Entry, Run
 from soloist.domain.settling import is_superseded
@@ -58,6 +59,18 @@ TRANSACTIONS = [
 ]
 """Whose effect is a transaction in one of two databases."""
 
+POD: dict[str, Any] = {"restartPolicy": "Never", "containers": [{"name": "sweep", "image": "sweep"}]}
+JOB: dict[str, Any] = {key: value for key, value in FORBID.items() if key not in ("http", "retry")} | {
+    "job": {"template": {"spec": {"template": {"spec": POD}}}}
+}
+JOBS = [
+    JOB,
+    JOB | {"concurrencyPolicy": "Queue"},
+    JOB | {"concurrencyPolicy": "Allow", "missedRunPolicy": "RunAll"},
+    JOB | {"concurrencyPolicy": "Replace", "missedRunPolicy": "RunAll", "jitterSeconds": 1},
+]
+"""Whose effect is a Job, which tells what became of it."""
+
 
 def person(world: World) -> None:
     world.create(
@@ -88,6 +101,7 @@ MOVES: dict[str, int] = {
 """What happens how often. A search for one broken rule shifts the weights towards what that rule is for."""
 
 TRANSACTING = MOVES | {"move": 1}
+STARTING = MOVES | {"arrive": 5, "crash": 5}
 
 
 def move(world: World, dice: random.Random, weights: dict[str, int]) -> None:
@@ -205,6 +219,14 @@ def step_the_intact_rules_of_transactions(seed: int, spec: dict[str, Any]) -> No
     check_ledgers(world)
 
 
+@given(seed=st.integers(0, 2**32), spec=st.sampled_from(JOBS))
+@settings(walked, max_examples=WALKS // 2)
+def step_the_intact_rules_of_jobs(seed: int, spec: dict[str, Any]) -> None:
+    world = World(spec=spec)
+    walk_to_the_end(world, seed, STARTING)
+    check_jobs(world)
+
+
 def walk_to_the_end(world: World, seed: int, weights: dict[str, int] | None = None) -> None:
     try:
         walk(world, random.Random(seed), 300, weights)
@@ -224,6 +246,15 @@ def check_ledgers(world: World) -> None:
         assert phase != "Succeeded" or uid in done or f"job-uid/{at}" in keys, run
 
 
+def check_jobs(world: World) -> None:
+    """A run that succeeded says what its Job said; none is unknown while there is a Job that was started."""
+    for run in world.runs.values():
+        phase, uid = run.get("status", {}).get("phase"), run["metadata"]["uid"]
+        job, there = world.begun.get(uid), world.jobs.get(run["metadata"]["name"])
+        assert phase != "Succeeded" or (job is not None and isinstance(job.outcome, Succeeded)), run
+        assert phase not in ("Unknown", "Interrupted") or job is None or there is not job, run
+
+
 TAKEN: list[int] = []
 """Moves of each walk that was taken to its end."""
 
@@ -239,6 +270,16 @@ def test_no_effect_of_a_transaction_commits_twice_or_for_a_run_that_was_given_up
     TAKEN.clear()
     step_the_intact_rules_of_transactions()
     assert sum(TAKEN) >= 100_000
+
+
+def test_no_job_is_started_twice_or_early_nor_ends_unknown_while_it_is_there() -> None:
+    """No more than that is held of a start that arrives after its sender's death while nobody has the run in hand.
+
+    Its Job goes on beside others, whatever concurrencyPolicy says, and though the run was skipped meanwhile.
+    """
+    TAKEN.clear()
+    step_the_intact_rules_of_jobs()
+    assert sum(TAKEN) >= 50_000
 
 
 def without_record(view: View) -> Step | None:
@@ -358,6 +399,13 @@ FAULTS: dict[str, Fault] = {
     ),
     "a transaction goes to a database that was not recorded": Fault(
         seed=181, specs=TRANSACTIONS, how=wherever_the_spec_says, often={"crash": 8, "move": 8}
+    ),
+    "a Job is not asked what became of it": Fault(
+        specs=JOBS, how=lambda: mock.patch.object(adoption, "a_job_tells", return_value=False), often={"crash": 8}
+    ),
+    "a Job is made anew without a look at the one that is there": Fault(specs=JOBS, world="always another Job"),
+    "a Job that is gone is taken for one that was not started": Fault(
+        specs=JOBS, world="what is gone was not started", often={"crash": 8, "person": 4}
     ),
 }
 BUDGET = 6_000

@@ -8,16 +8,17 @@ Milliseconds throughout; ``t`` is the true time and also CLOCK_BOOTTIME of every
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from soloist.domain import documents, memory, status
-from soloist.domain.actions import FailedKnown, Outcome, Succeeded, UnknownOutcome, ledger_of
+from soloist.domain.actions import FailedKnown, JobAction, Outcome, Succeeded, UnknownOutcome, ledger_of
 from soloist.domain.instants import parse_time
 from soloist.domain.parsing import parse_job, parse_run
 from soloist.domain.protocol import decide
-from soloist.domain.runs import NOTHING, Memory, Phase, Run
+from soloist.domain.runs import NOTHING, Entry, Memory, Phase, Run
 from soloist.domain.spec import Spec
 from soloist.domain.steps import (
     Cancel,
@@ -36,9 +37,9 @@ from soloist.domain.steps import (
 )
 from soloist.domain.term import Term
 from soloist.domain.ticks import Reason
-from soloist.domain.view import OUTCOME_UNKNOWN, View, the_ledger_tells
+from soloist.domain.view import OUTCOME_UNKNOWN, View, a_job_tells, the_ledger_tells
 from tests.domain.api_server import Breach, Raw
-from tests.domain.outside import Action, Outside, Transaction
+from tests.domain.outside import Action, Job, Outside, Transaction
 
 LEASE, TRUST = 3_000, 2_600
 LEASE_NAME = "soloist/soloist"
@@ -59,7 +60,7 @@ def told(step: Step) -> str:
 
 @dataclass
 class Process:
-    """One controller: a parent, a child, and what the child believes."""
+    """One controller: a parent, a child, and what the child believes. ``starting``: Jobs that it does not know to be started."""
 
     name: str
     wall: int = 0
@@ -70,6 +71,7 @@ class Process:
     job: Raw | None = None
     runs: dict[str, Raw] = field(default_factory=dict)
     memory: dict[str, Memory] = field(default_factory=dict)
+    starting: dict[str, Job] = field(default_factory=dict)
     taken: dict[datetime, Reason] = field(default_factory=dict)
     starts: int = 0
 
@@ -173,7 +175,7 @@ class World(Outside):
             self.lease.changed = self.t
         self.log.append(f"{self.t} {process.name} dies{' with its parent' if with_parent else ''}")
         process.term, process.job, process.alive, process.frozen = None, None, False, False
-        process.runs, process.memory, process.taken = {}, {}, {}
+        process.runs, process.memory, process.taken, process.starting = {}, {}, {}, {}
         process.starts += 1
 
     def start(self, process: Process) -> None:
@@ -214,6 +216,9 @@ class World(Outside):
                 own = not isinstance(action, Transaction) or (process.term and process.term.epoch == action.epoch)
                 if known.running and known.launched == action.attempt and own:
                     process.memory[action.uid] = memory.ended(known, action.outcome)
+                elif known.inspecting and isinstance(action, Job):
+                    process.memory[action.uid] = memory.inspected(known, action.outcome)
+        self.collect_garbage()
 
     # ---- one step of one process -----------------------------------------------------------------------------------
 
@@ -264,6 +269,8 @@ class World(Outside):
         """``fate`` of a write: 0 done; 1 done, reply lost; 2 lost; 3 arrives late."""
         if not self.leads(process):
             return None
+        for wanted in list(process.starting.values()):
+            self._start(process, wanted, fate)
         view = self.view(process)
         step = decide(view)
         match step:
@@ -275,12 +282,9 @@ class World(Outside):
             case WriteRun() | WriteAttempt() | TakeOver():
                 self._write_run(process, fate, view, step)
             case Launch():
-                self._launch(process, view, step, duration, outcome)
+                self._launch(process, view, step, fate, duration, outcome)
             case Cancel():
-                process.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)
-                for action in self.actions:
-                    if action.uid == step.uid and not action.seen:
-                        action.seen = True
+                self._cancel(process, view, step, fate)
             case DeleteRun():
                 if self.runs.get(step.run.name, {}).get("metadata", {}).get("uid") == step.run.uid:
                     del self.runs[step.run.name]
@@ -289,7 +293,9 @@ class World(Outside):
                 self.crash(process, with_parent=True)
             case Inspect(run=run):
                 self._inspect(process, view, run, fate)
-            case Prepare() | Wait():
+            case Prepare(run=run):
+                self._prepare(process, self._wanted(view, run, duration, outcome), fate)
+            case Wait():
                 pass
         if not isinstance(step, Wait):
             self.log.append(f"{self.t} {process.name} fate {fate}: {told(step)}")
@@ -324,6 +330,7 @@ class World(Outside):
             written = self.write_run(name, uid, seen, patch)
             if written is not None and isinstance(step, WriteRun):
                 self._check_given_up(view, step)
+                self._check_told(step)
             return written
 
         done = self._write(process, fate, write)
@@ -333,6 +340,15 @@ class World(Outside):
             process.memory[uid] = memory.written(known, step.phase)
         elif done and uid in process.memory:
             process.memory[uid] = memory.certain(known)
+        left = self.jobs.get(name)
+        unwanted = done and isinstance(step, WriteRun) and step.phase is Phase.SKIPPED and known.prepared
+        if unwanted and left is not None and left.uid == uid:
+            self.remove(left)
+
+    def _check_told(self, step: WriteRun) -> None:
+        job = self.jobs.get(step.run.name)
+        if step.phase.held and job is not None and job.uid == step.run.uid and job.started:
+            raise Breach(f"{job.uid} ends {step.phase}, though its Job is there and was started")
 
     def _check_given_up(self, view: View, step: WriteRun) -> None:
         """Nobody may be said not to know of a run whose instant lies behind the end of the term that recorded it."""
@@ -344,9 +360,34 @@ class World(Outside):
         if unknown and run.scheduled and end is not None and entry.launch_at > end:
             raise Breach(f"given up, though it was certainly not launched: {run.tick}")
 
-    def _launch(self, process: Process, view: View, step: Launch, duration: int, outcome: int) -> None:
+    def _cancel(self, process: Process, view: View, step: Cancel, fate: int) -> None:
+        """A Job is stopped first. Where no answer comes nothing is remembered, and the rules ask again.
+
+        A start that is still asked for is given up here at once; a controller gives it up when its Job is seen gone.
+        """
+        process.starting.pop(step.uid, None)
+        entry = view.job.entry(step.uid)
+        if entry is not None and a_job_tells(entry):
+            job = self.jobs.get(entry.run)
+            if job is not None and job.uid == step.uid and fate != 2:
+                stop = partial(self.remove, job)
+                if fate == 3:
+                    self.late.append(stop)
+                else:
+                    stop()
+            if fate:
+                return
+        process.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)
+        for action in self.actions:
+            if action.uid == step.uid and not action.seen:
+                action.seen = True
+
+    def _launch(self, process: Process, view: View, step: Launch, fate: int, duration: int, outcome: int) -> None:
         run = step.run
         process.memory[run.uid] = memory.launching(view.remembered(run.uid), step, self.t / 1000)
+        if isinstance(view.spec.action, JobAction):
+            self._start(process, self._wanted(view, run, duration, outcome), fate)
+            return
         if ledger_of(view.spec.action):
             self._transact(process, view, step, duration, outcome)
             return
@@ -397,9 +438,14 @@ class World(Outside):
         self.actions.append(action)
 
     def _inspect(self, process: Process, view: View, run: Run, fate: int) -> None:
-        """Ask the ledger that is recorded, once no earlier epoch can commit; a database that does not answer is asked again."""
+        """Ask the Job, or the ledger that is recorded once no earlier epoch can commit; where no answer comes, it is asked again."""
         entry = view.job.entry(run.uid)
-        if fate == 2 or entry is None or not the_ledger_tells(entry):
+        if fate == 2 or entry is None:
+            return
+        if a_job_tells(entry):
+            process.memory[run.uid] = self._told_by_the_job(view.remembered(run.uid), entry)
+            return
+        if not the_ledger_tells(entry):
             return
         order = documents.order_for(view, entry)
         database = self.databases[ledger_of(order.action)]
@@ -409,3 +455,73 @@ class World(Outside):
             database.epoch = view.epoch
         found = Succeeded() if order.key in database.rows else None
         process.memory[run.uid] = memory.inspected(view.remembered(run.uid), found)
+
+    # ---- Jobs: what the launcher asks of the API server -------------------------------------------------------------
+
+    @staticmethod
+    def _wanted(view: View, run: Run, duration: int, outcome: int) -> Job:
+        """The Job as it would be made by now. It runs into its deadline at the latest."""
+        limit = round(view.spec.timeout.total_seconds() * 1000)
+        what: Outcome = Succeeded()
+        if outcome % 3:
+            what = FailedKnown(reason="BackoffLimitExceeded", message="its Pod failed", retryable=False)
+        return Job(
+            uid=run.uid,
+            tick=run.tick if run.scheduled else None,
+            attempt=1,
+            start=0,
+            end=limit if outcome % 3 == 2 else min(duration, limit),
+            outcome=what,
+            limit=limit,
+            name=run.name,
+            generation=view.job.generation,
+        )
+
+    def _made(self, wanted: Job) -> Job:
+        """The run's Job as it stands, if it was started or is of this generation; else another in its place."""
+        there = self.jobs.get(wanted.name)
+        if there is not None:
+            usable = there.uid == wanted.uid and (there.started or there.generation == wanted.generation)
+            if usable and self.broken != "always another Job":
+                return there
+            self.remove(there)
+        return self.jobs.setdefault(wanted.name, replace(wanted))
+
+    def _prepare(self, process: Process, wanted: Job, fate: int) -> None:
+        """What comes of it is not remembered: to start it is to find it, or to make it."""
+        process.memory[wanted.uid] = memory.prepared(process.memory.get(wanted.uid, NOTHING))
+        if fate in (0, 1):
+            self._made(wanted)
+        elif fate == 3:
+            self.late.append(lambda: self.jobs.setdefault(wanted.name, wanted))
+
+    def _start(self, process: Process, wanted: Job, fate: int) -> None:
+        """Find the run's Job, or make it, and start it by its uid; again and again until an answer comes."""
+        process.starting.pop(wanted.uid, None)
+        known = process.memory.get(wanted.uid, NOTHING)
+        if not known.running:
+            return
+        if fate:
+            process.starting[wanted.uid] = wanted
+        if fate == 2:
+            return
+        job = self._made(wanted)
+        if fate == 3:
+            self.late.append(partial(self._begin_late, job))
+            return
+        self.begin(job)
+        if job.seen:
+            process.memory[wanted.uid] = memory.ended(known, job.outcome)
+
+    def _begin_late(self, job: Job) -> None:
+        in_hand = any(process.memory.get(job.uid, NOTHING).running for process in self.processes)
+        self.begin(job, stray=not in_hand)
+
+    def _told_by_the_job(self, known: Memory, entry: Entry) -> Memory:
+        """Whether it was started, and, once it is over, how it ended. Where it is gone nobody saw that."""
+        job = self.jobs.get(entry.run)
+        if job is None and self.broken != "what is gone was not started":
+            return memory.inspected(known, UnknownOutcome(reason="JobGone", message="nobody saw how it ended"))
+        if job is None or job.uid != entry.uid or not job.started:
+            return memory.inspected(known, None)
+        return memory.inspected(known, job.outcome) if job.seen else memory.inspecting(known)
