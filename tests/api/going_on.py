@@ -1,4 +1,4 @@
-"""What is asked of a crew during and after a fault: that it goes on, that the books are right, that it is at rest."""
+"""What is asked of a crew during and after a fault: that it says so, that it goes on, that the books are right, that it is at rest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from soloist.domain.instants import parse_time
 from tests.api.crew import Crew, audit
 from tests.api.reasons import due_ticks, moment
 from tests.cluster.backend import Backend, Received
+from tests.cluster.fixtures import Namespace
 
 Raw = dict[str, Any]
 SOON = 90.0
@@ -84,3 +85,9 @@ def at_rest(crew: Crew, job: str) -> Raw | None:
         return None
     let_pass(1.0)
     return status if crew.status(job) == status else None
+
+
+def told(namespace: Namespace, reason: str) -> Raw | None:
+    """The first Event there with that reason."""
+    events = namespace.api.items(namespace.path("events", group="events.k8s.io"))
+    return next((event for event in events if event["reason"] == reason), None)

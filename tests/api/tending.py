@@ -97,6 +97,14 @@ def not_ready(port: int) -> str:
         return ""
 
 
+def leads(member: Controller) -> bool | None:
+    """Whether it says so on /metrics; None while nobody answers there, as where its child is being started again."""
+    try:
+        return "\nsoloist_leader 1.0\n" in member.metrics()
+    except OSError:
+        return None
+
+
 def revive(crew: Crew) -> None:
     """Start those again whose container has ended."""
     for name, member in list(crew.members.items()):

@@ -15,12 +15,14 @@ import pytest
 
 from soloist.domain.instants import parse_time
 from tests.api.crew import Crew, audit
+from tests.api.going_on import told
 from tests.api.tending import (
     EVERY_TICK,
     KEEP,
     Crews,
     attempts_ascend,
     is_false,
+    leads,
     logged,
     nothing_twice_or_early,
     now,
@@ -123,10 +125,15 @@ def test_a_leader_whose_clock_is_an_hour_off_gives_up_until_it_is_right(crews: C
         step(crew, "a", 3600.0 if path.startswith("/ahead") else -3600.0)
     for crew in found.values():
         logged(crew, "a", "ClockSkew")
+        event = crew.wait(partial(told, crew.namespace, "ClockSkew"), what="an Event says so")
+        assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Lease", "soloist")
+        assert "off the API server's" in event["note"]
     for crew in in_company.values():
-        crew.leader(other_than="a")
+        crew.wait(partial(leads, crew.leader(other_than="a")), what="another says that it leads")
     for crew in alone.values():
         crew.wait(partial(is_false, crew.holder), what="nobody leads")
+    for crew in found.values():
+        crew.wait(lambda crew=crew: leads(crew.members["a"]) is False, what="it says that it does not lead")
     silent = now() + timedelta(seconds=1)
     passed(silent, 5)
     for path, crew in alone.items():

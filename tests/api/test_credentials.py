@@ -10,7 +10,7 @@ import pytest
 from tests.api.account import REST, RUNS, Account, start_as
 from tests.api.crew import Crew
 from tests.api.desk import LONG
-from tests.api.going_on import SOON, check, epoch, goes_on, tick
+from tests.api.going_on import SOON, check, epoch, goes_on, tick, told
 from tests.api.tending import STEADY, not_ready, ready
 from tests.cluster.backend import Backend
 from tests.cluster.fixtures import Namespace
@@ -92,8 +92,3 @@ def test_a_controller_that_may_not_list_jobs_says_so_and_launches_them_when_it_m
     account.may(crew.namespace.name, [RUNS, *REST])
     goes_on(backend, "/s")
     crew.wait(lambda: ready(port), what="it is ready")
-
-
-def told(namespace: Namespace, reason: str) -> Raw | None:
-    events = namespace.api.items(namespace.path("events", group="events.k8s.io"))
-    return next((event for event in events if event["reason"] == reason), None)

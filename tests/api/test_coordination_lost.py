@@ -1,0 +1,90 @@
+"""When coordination is lost nothing new starts, and an Event and a metric say why: a real controller, a real API server.
+
+A clock that is off is in ``test_clock_steps``, a right that was taken away in ``test_credentials``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.api.crew import Crew, Raw, audit
+from tests.api.desk import LONG
+from tests.api.going_on import SOON, check, goes_on, let_pass, tick, told, utc_now
+from tests.api.reasons import moment
+from tests.api.tending import EVERY_TICK, STEADY, leads, start
+from tests.cluster.backend import Backend
+from tests.cluster.faults import UNAVAILABLE, Freeze
+from tests.cluster.https_proxy import HttpsProxy
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
+
+SILENCE = 4.0
+"""Seconds of which each has a tick that must not start."""
+BOTH_KINDS = r"/(scheduledjobs|jobruns)(\?|$)"
+"""Their lists and watches, and a create; what reads one of them, or writes to it, names it."""
+
+
+def test_a_leader_that_cannot_reach_its_lease_stops_and_says_so(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    crew.server = https_proxy.server
+    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
+    start(crew, "a", **STEADY)
+    member = crew.members["a"]
+    goes_on(backend, "/s")
+    assert leads(member)
+    child = member.child()
+    unreachable = https_proxy.on("*", "/leases", UNAVAILABLE)
+    event = crew.wait(lambda: told(crew.namespace, "LeaseUnreachable"), what="an Event says so", timeout=SOON)
+    assert about(event) == ("Lease", "soloist")
+    assert "answered 503" in event["note"]
+    crew.wait(lambda: member.child() != child, what="the leader's child has ended", timeout=SOON)
+    ended = utc_now()
+    crew.wait(lambda: leads(member) is False, what="its metrics say that it does not lead", timeout=SOON)
+    nothing_starts(backend, "/s", ended)
+    unreachable.remove()
+    goes_on(backend, "/s")
+    assert leads(member)
+    check(crew, backend, "sweep", "/s")
+
+
+def test_a_leader_that_hears_of_neither_watch_nor_list_launches_nothing_and_says_so(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    """It keeps the Lease, which it reaches, and is not ready."""
+    crew.server = https_proxy.server
+    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
+    start(crew, "a", SOLOIST_RELIST="3", SOLOIST_STALENESS_LIMIT="12", **LONG)
+    member = crew.members["a"]
+    goes_on(backend, "/s")
+    child = member.child()
+    assert told(crew.namespace, "CacheStale") is None
+    assert STALE not in member.metrics()
+    https_proxy.on("GET", BOTH_KINDS, Freeze())
+    https_proxy.on("GET", BOTH_KINDS, UNAVAILABLE)
+    event = crew.wait(lambda: told(crew.namespace, "CacheStale"), what="an Event says so", timeout=SOON)
+    assert about(event) == ("Lease", "soloist")
+    assert "nothing is launched until one is" in event["note"]
+    assert STALE in member.metrics()
+    nothing_starts(backend, "/s", moment(event["eventTime"]))
+    https_proxy.clear()
+    goes_on(backend, "/s", 3)
+    assert leads(member)
+    assert member.child() == child, "it costs no term"
+    audit(crew, backend, "sweep", path="/s")
+
+
+STALE = '\nsoloist_errors_total{where="stale cache"} 1.0\n'
+
+
+def about(event: Raw) -> tuple[str, str]:
+    return event["regarding"]["kind"], event["regarding"]["name"]
+
+
+def nothing_starts(backend: Backend, path: str, since: datetime) -> None:
+    """Of the ticks after that moment none is received, for some seconds from now."""
+    let_pass(SILENCE)
+    assert utc_now() - since > timedelta(seconds=SILENCE)
+    assert [tick(seen) for seen in backend.received(path) if tick(seen) > since] == []
