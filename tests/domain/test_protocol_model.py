@@ -220,7 +220,7 @@ def step_the_intact_rules_of_transactions(seed: int, spec: dict[str, Any]) -> No
 
 
 @given(seed=st.integers(0, 2**32), spec=st.sampled_from(JOBS))
-@settings(walked, max_examples=WALKS // 2)
+@settings(walked, max_examples=WALKS // 4)
 def step_the_intact_rules_of_jobs(seed: int, spec: dict[str, Any]) -> None:
     world = World(spec=spec)
     walk_to_the_end(world, seed, STARTING)
@@ -275,11 +275,12 @@ def test_no_effect_of_a_transaction_commits_twice_or_for_a_run_that_was_given_up
 def test_no_job_is_started_twice_or_early_nor_ends_unknown_while_it_is_there() -> None:
     """No more than that is held of a start that arrives after its sender's death while nobody has the run in hand.
 
-    Its Job goes on beside others, whatever concurrencyPolicy says, and though the run was skipped meanwhile.
+    Its Job goes on beside others, whatever concurrencyPolicy says, and though the run was skipped meanwhile. And a Job that is
+    made by a late request once another of its run was started and removed is left out: it looks like one never started.
     """
     TAKEN.clear()
     step_the_intact_rules_of_jobs()
-    assert sum(TAKEN) >= 50_000
+    assert sum(TAKEN) >= 25_000
 
 
 def without_record(view: View) -> Step | None:

@@ -493,7 +493,11 @@ class World(Outside):
         if fate in (0, 1):
             self._made(wanted)
         elif fate == 3:
-            self.late.append(lambda: self.jobs.setdefault(wanted.name, wanted))
+            self.late.append(partial(self._make_late, wanted))
+
+    def _make_late(self, wanted: Job) -> None:
+        if wanted.uid not in self.begun:
+            self.jobs.setdefault(wanted.name, wanted)
 
     def _start(self, process: Process, wanted: Job, fate: int) -> None:
         """Find the run's Job, or make it, and start it by its uid; again and again until an answer comes."""
