@@ -45,9 +45,11 @@ class Scene:
 
 
 class Fault:
-    """None at all; the others say what they do instead. ``dsn``: where the workers find their database."""
+    """None at all; the others say what they do instead. ``dsn``: where the workers find their database; ``in_order``: of a row
+    that is sent again, no request can arrive after that of a later claim."""
 
     lease = 15
+    in_order = True
 
     def __init__(self, crew: Crew, fresh: Callable[..., Postgres]) -> None:
         self.crew, self.fresh = crew, fresh
@@ -83,6 +85,7 @@ class Frozen(Fault):
     """SIGSTOP to one until every lease of its is over, then it wakes."""
 
     lease = 15
+    in_order = False
 
     def strike(self, scene: Scene) -> None:
         worker = scene.members[0]

@@ -53,7 +53,7 @@ def test_whatever_fails_no_row_is_lost_and_each_is_accepted_once(
         scene.table.until_over(timeout=600)
         trouble.proof(scene)
         crew.rest()
-    found = scene.table.audit(rows)
+    found = scene.table.audit(rows, in_order=trouble.in_order)
     again, late = sum(len(requests) - 1 for requests in found.values()), crew.late()
     print(f"{again} of {rows} came again; {len(late)} claims taken over", end="")
     print(f", {late[0]:.3f} to {late[-1]:.3f} s after their leases, {median(late):.3f} in the middle" if late else "")
