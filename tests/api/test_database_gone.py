@@ -34,7 +34,7 @@ from tests.api.tending import (
     through,
     tick_of,
 )
-from tests.api.test_sql_action import SLOW_ONCE, prepare, secret, sleeping, sql, ticks_noted, ticks_queued
+from tests.api.test_sql_action import prepare, secret, sleeping, slow_once, sql, ticks_noted, ticks_queued
 from tests.api.test_sql_action import row as row_for
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
@@ -86,7 +86,7 @@ class Row:
         secret(crew, self.database.dsn(port=self.wire.port))
         start(crew, "a", **CALM)
         ticking = {"schedule": self.outage.schedule, **KEEP, **EVERY_TICK}
-        crew.job("under-way", schedule="@yearly", retry=RETRY, timeoutSeconds=90, sql=sql(SLOW_ONCE))
+        crew.job("under-way", schedule="@yearly", retry=RETRY, timeoutSeconds=90, sql=sql(slow_once()))
         crew.job("note", **ticking, retry=RETRY, sql=sql(place="note"))
         crew.job("queued", **ticking, retry=RETRY, enqueue=row_for("queued"))
         crew.job("untried", **ticking, sql=sql(place="untried"))

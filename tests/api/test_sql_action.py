@@ -136,8 +136,10 @@ def test_a_crash_at_any_stage_leaves_each_tick_done_once_and_known(
         each_tick_is_there_once(crew, "row", partial(ticks_queued, effects, stage))
 
 
-SLOW_ONCE = """INSERT INTO effects (place, key, tick, fence) SELECT 'slow', :key, :tick, :fence
-    FROM (SELECT pg_sleep(CASE WHEN nextval('tries') = 1 THEN 60 ELSE 0 END)) AS x"""
+def slow_once(seconds: int = 60) -> str:
+    """The effect of a statement that takes so long at its first try."""
+    return f"""INSERT INTO effects (place, key, tick, fence) SELECT 'slow', :key, :tick, :fence
+    FROM (SELECT pg_sleep(CASE WHEN nextval('tries') = 1 THEN {seconds} ELSE 0 END)) AS x"""
 
 
 def sleeping(database: Database) -> bool:
@@ -152,7 +154,7 @@ def test_a_leader_in_the_middle_of_a_minute_does_not_hold_up_its_successor(
 ) -> None:
     secret(crew, effects.dsn())
     start(crew, "a", "b", **STEADY)
-    crew.job("slow", schedule="@every 5s", sql=sql(SLOW_ONCE), **KEEP, concurrencyPolicy="Forbid")
+    crew.job("slow", schedule="@every 5s", sql=sql(slow_once()), **KEEP, concurrencyPolicy="Forbid")
     until(lambda: sleeping(effects), what="its statement runs", timeout=90)
     crew.members["a"].signal_child(number)
     if number == signal.SIGKILL:
@@ -184,7 +186,7 @@ def test_a_run_that_was_cut_off_while_the_database_is_away_is_known_once_it_is_b
     prepare(database)
     secret(crew, database.dsn())
     start(crew, "a", "b", **STEADY)
-    crew.job("slow", schedule="@every 5s", sql=sql(SLOW_ONCE.replace("60", "15")), **KEEP, concurrencyPolicy="Forbid")
+    crew.job("slow", schedule="@every 5s", sql=sql(slow_once(15)), **KEEP, concurrencyPolicy="Forbid")
     until(lambda: sleeping(database), what="its statement runs", timeout=90)
     crew.members["a"].kill_both()
     server.stop("immediate")
@@ -327,7 +329,7 @@ def test_a_database_without_the_schema_is_a_failure_until_it_is_migrated(desk: D
 
 
 def test_deleting_a_run_ends_its_statement_and_lets_the_next_tick_have_its_turn(desk: Desk, known: Database) -> None:
-    desk.crew.job("stopped", schedule="@every 2s", timeoutSeconds=60, sql=sql(SLOW_ONCE))
+    desk.crew.job("stopped", schedule="@every 2s", timeoutSeconds=60, sql=sql(slow_once()))
     until(lambda: sleeping(known), what="its statement runs", timeout=90)
     run = min((run for run in desk.crew.runs("stopped") if phase_of(run) == "Pending"), key=tick_of)
     desk.delete("jobruns", run["metadata"]["name"])

@@ -70,14 +70,19 @@ def _inline_findings(table: MappedTable, claim: Inline, catalog: Catalog) -> Ite
             )
 
 
+def _due(table: MappedTable) -> str:
+    """The column by which rows are found."""
+    return table.due_at or table.id[0]
+
+
 def _columns(table: MappedTable) -> set[str]:
     """Those of ``suggested``."""
-    return {table.due_at or table.id[0], *([] if table.status is None else [table.status.column])}
+    return {_due(table), *([] if table.status is None else [table.status.column])}
 
 
 def suggested(table: MappedTable) -> str:
     """The index to make; its WHERE keeps finished rows out of it."""
-    due = quoted(table.due_at or table.id[0])
+    due = quoted(_due(table))
     if table.status is None:
         return f"CREATE INDEX CONCURRENTLY ON {sql_name(table.name)} ({due})"
     values = [*table.status.pending, *([table.status.running] if table.status.running else [])]
