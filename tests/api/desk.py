@@ -12,20 +12,20 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from soloist.domain.instants import parse_time
 from tests.api.crew import Crew, Raw
-from tests.api.tending import start
+from tests.api.tending import now, start
 from tests.cluster.backend import Backend, Received
 from tests.cluster.children import until
 from tests.cluster.client import ApiClient
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace
+from tests.cluster.metrics_page import series
 
 LONG = {"SOLOIST_LEASE_DURATION": "60", "SOLOIST_LEASE_RETRY_PERIOD": "5", "SOLOIST_LEASE_MARGIN": "6"}
 """No test of a desk is about leadership: an API server that is slow for a while costs nobody the Lease."""
@@ -116,9 +116,7 @@ class Desk:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum over all series of that name and those labels that the leader shows."""
-        families = text_string_to_metric_families(self.crew.leader().metrics())
-        samples = [sample for family in families for sample in family.samples if sample.name == name]
-        return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+        return sum(series(self.crew.leader().metrics(), name, **labels))
 
     def delete(self, kind: str, name: str) -> None:
         self.api.delete(self.namespace.ours(kind, name))
@@ -206,10 +204,6 @@ def tick(seen: Received) -> datetime:
 
 def span(line: Raw) -> tuple[datetime, datetime]:
     return moment(line["first"]), moment(line["last"])
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
 
 
 def away(moment: datetime) -> timedelta:

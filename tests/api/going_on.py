@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from soloist.domain.instants import parse_time
 from tests.api.crew import Crew, audit
 from tests.api.reasons import due_ticks, moment
+from tests.api.tending import now
 from tests.cluster.backend import Backend, Received
 from tests.cluster.fixtures import Namespace
 
@@ -16,12 +17,8 @@ Raw = dict[str, Any]
 SOON = 90.0
 
 
-def utc_now() -> datetime:
-    return datetime.fromtimestamp(time.time(), UTC)
-
-
 def let_pass(seconds: float) -> None:
-    """The fault lasts so long: nothing is waited for."""
+    """What goes on lasts so long, a fault or a leadership: nothing is waited for."""
     time.sleep(seconds)
 
 
@@ -56,11 +53,11 @@ def goes_on(backend: Backend, path: str, count: int = 2, *, timeout: float = SOO
 
 def check(crew: Crew, backend: Backend, job: str, path: str) -> None:
     """The books, once all that is due by now is decided."""
-    now = utc_now()
+    by = now()
 
     def caught_up() -> bool:
         watermark = parse_time(crew.status(job).get("watermark"))
-        return watermark is not None and watermark > now - timedelta(seconds=1)
+        return watermark is not None and watermark > by - timedelta(seconds=1)
 
     crew.wait(caught_up, what=f"{job} has caught up", timeout=SOON)
     audit(crew, backend, job, path=path)
@@ -68,7 +65,7 @@ def check(crew: Crew, backend: Backend, job: str, path: str) -> None:
 
 def decided_ticks(crew: Crew, job: str) -> list[datetime]:
     """The ticks of the schedule as it was last observed, from since to the watermark, once each that is due by now is decided."""
-    by = utc_now()
+    by = now()
 
     def found() -> Raw | None:
         status = crew.status(job)

@@ -21,8 +21,8 @@ from soloist.domain.lease import EPOCH
 from soloist.domain.schedule import parse_schedule
 from tests.api.crew import FAST, Controller, Crew, Raw, audit
 from tests.api.desk import LONG, log_lines
-from tests.api.going_on import SOON, at_rest, check, epoch, fence, goes_on, let_pass, tick, utc_now
-from tests.api.tending import CALM, EVERY_TICK, KEEP, Crews
+from tests.api.going_on import SOON, at_rest, check, epoch, fence, goes_on, let_pass, tick
+from tests.api.tending import CALM, EVERY_TICK, KEEP, Crews, now
 from tests.cluster.backend import Backend
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.faults import (
@@ -95,7 +95,7 @@ def tampered_with(crew: Crew, backend: Backend, path: str, tamper: Callable[[Cre
     goes_on(backend, path)
     leader, old = crew.leader(), epoch(crew)
     lost = losses(leader)
-    began = utc_now()
+    began = now()
     tamper(crew)
     crew.wait(lambda: losses(leader) != lost, what="the old leader's child ends")
     assert losses(leader)[len(lost)] in TAMPERED[tamper], "it did not stop at its next reading"
@@ -148,9 +148,9 @@ def test_ticks_go_on_unaided_after_the_api_server_was_away(
             goes_on(backend, path, 3)
         cluster.stop_api()
         # A record comes before its time, by two seconds at the most.
-        unrecorded = utc_now() + timedelta(seconds=2)
+        unrecorded = now() + timedelta(seconds=2)
         let_pass(5.0)
-        gone = utc_now()
+        gone = now()
         cluster.start_api()
         for path, crew in crews.items():
             goes_on(backend, path, 3)
@@ -209,7 +209,7 @@ def test_an_edit_behind_a_dead_watch_is_seen_at_the_next_record(
     crew.edit("suspended", {"suspend": True})
     crew.edit("edited", {"schedule": "@every 3s"})
     crew.cluster.api().delete(crew.namespace.ours("scheduledjobs", "deleted"))
-    done = utc_now()
+    done = now()
     backend.wait(2, path="/edited", timeout=SOON, when=lambda seen: tick(seen) > done + timedelta(seconds=1))
     assert all(
         tick(seen) <= done + timedelta(seconds=1)
@@ -312,7 +312,7 @@ def test_garbage_in_answer_to_status_writes_costs_no_other_job_a_tick_and_makes_
     for job in (*ANSWERS, "well"):
         goes_on(backend, f"/{job}")
     child = member.child()
-    began, clock = utc_now(), time.monotonic()
+    began, clock = now(), time.monotonic()
     rules = {
         job: [https_proxy.on(method, rf"/{job}(-[^/]*)?/status", effect) for method in ("PUT", "PATCH")]
         for job, effect in ANSWERS.items()
@@ -322,7 +322,7 @@ def test_garbage_in_answer_to_status_writes_costs_no_other_job_a_tick_and_makes_
     counts = {job: caught(both) for job, both in rules.items()}
     seconds = time.monotonic() - clock
     https_proxy.clear()
-    ended = utc_now()
+    ended = now()
     for job in (*ANSWERS, "well"):
         goes_on(backend, f"/{job}")
         check(crew, backend, job, f"/{job}")

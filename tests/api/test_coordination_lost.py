@@ -11,9 +11,9 @@ import pytest
 
 from tests.api.crew import Crew, Raw, audit
 from tests.api.desk import LONG
-from tests.api.going_on import SOON, check, goes_on, let_pass, tick, told, utc_now
+from tests.api.going_on import SOON, check, goes_on, let_pass, tick, told
 from tests.api.reasons import moment
-from tests.api.tending import EVERY_TICK, STEADY, leads, start
+from tests.api.tending import EVERY_TICK, STEADY, leads, now, start
 from tests.cluster.backend import Backend
 from tests.cluster.faults import UNAVAILABLE, Freeze
 from tests.cluster.https_proxy import HttpsProxy
@@ -41,7 +41,7 @@ def test_a_leader_that_cannot_reach_its_lease_stops_and_says_so(
     assert about(event) == ("Lease", "soloist")
     assert "answered 503" in event["note"]
     crew.wait(lambda: member.child() != child, what="the leader's child has ended", timeout=SOON)
-    ended = utc_now()
+    ended = now()
     crew.wait(lambda: leads(member) is False, what="its metrics say that it does not lead", timeout=SOON)
     nothing_starts(backend, "/s", ended)
     unreachable.remove()
@@ -86,5 +86,5 @@ def about(event: Raw) -> tuple[str, str]:
 def nothing_starts(backend: Backend, path: str, since: datetime) -> None:
     """Of the ticks after that moment none is received, for some seconds from now."""
     let_pass(SILENCE)
-    assert utc_now() - since > timedelta(seconds=SILENCE)
+    assert now() - since > timedelta(seconds=SILENCE)
     assert [tick(seen) for seen in backend.received(path) if tick(seen) > since] == []

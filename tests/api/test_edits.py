@@ -14,8 +14,8 @@ import pytest
 
 from soloist.domain.instants import stamp
 from tests.api.crew import Crew, Raw, audit
-from tests.api.desk import Desk, also_with_standbys, condition, errors, lines, moment, now, span, tick
-from tests.api.tending import CALM, KEEP, start
+from tests.api.desk import Desk, also_with_standbys, condition, errors, lines, moment, span, tick
+from tests.api.tending import CALM, KEEP, now, start
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.api.desk import DENIED, Desk, lines, moment, now, phase, tick
-from tests.api.tending import KEEP
+from tests.api.desk import DENIED, Desk, lines, moment, phase, tick
+from tests.api.tending import KEEP, now
 from tests.cluster.children import until
 from tests.cluster.free_ports import free_ports
 

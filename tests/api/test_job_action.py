@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.api.crew import Crew, Raw
-from tests.api.desk import Desk, away, errors, moment, now, phase
-from tests.api.tending import CALM, start
+from tests.api.desk import Desk, away, errors, moment, phase
+from tests.api.tending import CALM, now, start
 from tests.cluster.children import until
 
 pytestmark = pytest.mark.cluster

@@ -7,7 +7,6 @@ nobody else may start before that, and somebody must lead when the fault is over
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +18,7 @@ import pytest
 
 from soloist.adapters.clock import SystemClock
 from tests.api.electors import TIMING, Replica
+from tests.api.going_on import let_pass
 from tests.api.lateness import Lateness
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.faults import (
@@ -144,11 +144,6 @@ class Bench:
             for replica in (leader, second):
                 replica.stop()
         raise AssertionError(f"{row}: no leader kept its term until the fault")
-
-
-def let_pass(seconds: float) -> None:
-    """The fault lasts so long: nothing is waited for."""
-    time.sleep(seconds)
 
 
 @pytest.fixture(scope="module")

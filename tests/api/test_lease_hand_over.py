@@ -14,6 +14,7 @@ from soloist.adapters.clock import SystemClock
 from soloist.domain.holder_pod import HolderPod
 from soloist.domain.term import Timing
 from tests.api.electors import TIMING, Replica
+from tests.api.going_on import let_pass
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace
@@ -25,11 +26,6 @@ SLOW = Timing(lease=30, period=9, margin=3)
 """Who waits for a period or for a lease here is seen to have waited, however busy the machine is."""
 STEADY = Timing(lease=5, period=0.5, margin=0.6)
 CLOCK = SystemClock()
-
-
-def let_pass(seconds: float) -> None:
-    """Leadership has settled after this: nothing is waited for."""
-    time.sleep(seconds)
 
 
 def test_a_hand_over_by_release_takes_no_wait(control_plane: ControlPlane, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.api.crew import Crew, Raw
-from tests.api.desk import LONG, errors, moment, now, phase
+from tests.api.desk import LONG, errors, moment, phase
+from tests.api.tending import now
 from tests.cluster.backend import Backend, Received
 from tests.cluster.children import until
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.api.crew import FAST, Crew, audit
-from tests.api.desk import CREWS, Desk, also_with_standbys, away, errors, lines, log_lines, moment, now, phase, tick
-from tests.api.tending import CALM, start
+from tests.api.desk import CREWS, Desk, also_with_standbys, away, errors, lines, log_lines, moment, phase, tick
+from tests.api.tending import CALM, now, start
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane

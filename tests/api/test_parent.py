@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from soloist.domain.instants import parse_time
 from tests.api import crew as crews
 from tests.api.crew import Controller, Crew, audit, children_of
 from tests.api.desk import LONG
-from tests.api.tending import ready
+from tests.api.tending import now, ready
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
 from tests.cluster.free_ports import free_ports
@@ -30,10 +29,6 @@ Raw = dict[str, Any]
 PARENT_KB, CHILD_KB = 20_000, 150_000
 LEASE, PERIOD = (timedelta(seconds=int(LONG[f"SOLOIST_LEASE_{word}"])) for word in ("DURATION", "RETRY_PERIOD"))
 AS_PID_1 = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-
-
-def utc_now() -> datetime:
-    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def lease(crew: Crew) -> Raw:
@@ -72,10 +67,10 @@ def lead(crew: Crew, name: str, **env: str) -> Controller:
 def test_the_lease_of_a_killed_child_is_given_back_and_says_when_its_term_ended(crew: Crew) -> None:
     leader = lead(crew, "a", **LONG)
     epoch, renewed = annotation(crew, "epoch"), moment(lease(crew)["spec"]["renewTime"])
-    killed = utc_now()
+    killed = now()
     leader.kill_child()
     stamp = crew.wait(lambda: released(crew), what="the Lease is given back")
-    given_back = utc_now()
+    given_back = now()
     assert given_back - renewed < LEASE / 2, "it was not given back before it had nearly run out"
     assert stamp["epoch"] == epoch
     # Of a renewal that the child had sent and not heard of, the end counts as from the send before it.
@@ -92,7 +87,7 @@ def test_the_next_leader_follows_a_killed_child_at_once_and_remembers_when_it_en
     crew.start("b", SOLOIST_HEALTH_ADDRESS="127.0.0.1", SOLOIST_HEALTH_PORT=str(port), **LONG)
     crew.wait(lambda: ready(port), what="b is ready")
     epoch = annotation(crew, "epoch")
-    killed = utc_now()
+    killed = now()
     leader.kill_child()
     crew.leader(other_than="a")
     acquired = moment(lease(crew)["spec"]["acquireTime"])

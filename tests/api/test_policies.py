@@ -11,8 +11,8 @@ import pytest
 from soloist.domain.jitter import jitter
 from soloist.domain.names import run_name
 from tests.api.crew import Crew, requests_by_tick
-from tests.api.desk import Desk, away, condition, errors, lines, moment, now, phase, span, tick
-from tests.api.tending import CALM, KEEP, start
+from tests.api.desk import Desk, away, condition, errors, lines, moment, phase, span, tick
+from tests.api.tending import CALM, KEEP, now, start
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
 

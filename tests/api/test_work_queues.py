@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from prometheus_client.parser import text_string_to_metric_families
 
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.kube.api import KubeApi
@@ -39,6 +37,7 @@ from tests.cluster.faults import Answer
 from tests.cluster.fixtures import Namespace
 from tests.cluster.free_ports import free_ports
 from tests.cluster.https_proxy import HttpsProxy
+from tests.cluster.metrics_page import series
 from tests.cluster.proxy import TcpProxy
 from tests.postgres.server import Database, Postgres
 from tests.queue.user_tables import TABLES
@@ -114,10 +113,7 @@ class Pages:
 
     def metric(self, name: str, metric: str, **labels: str) -> float | None:
         """None: there is no such series."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=30) as answer:
-            families = list(text_string_to_metric_families(answer.read().decode()))
-        samples = [sample for family in families for sample in family.samples if sample.name == metric]
-        return next((each.value for each in samples if labels.items() <= each.labels.items()), None)
+        return next(iter(series(self.crew.members[name].metrics(), metric, **labels)), None)
 
     def until(self, name: str, metric: str, value: float | None, **labels: str) -> None:
         what = f"{metric} of {name} is {value}"

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from soloist.adapters.postgres.migrate import migrate
-from tests.api.going_on import let_pass, utc_now
+from tests.api.going_on import let_pass
 from tests.api.table import Table, picked
+from tests.api.tending import now
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
 from tests.cluster.proxy import TcpProxy
@@ -42,7 +43,7 @@ class Row:
     crew: Crew
     wire: TcpProxy
     under_way: set[int] = field(default_factory=set)
-    back_at: datetime = field(default_factory=utc_now)
+    back_at: datetime = field(default_factory=now)
     well: int = 0
     same_child: bool = False
 
@@ -61,7 +62,7 @@ class Row:
         crew.fill(ROWS, first=ROWS)
         let_pass(self.seconds)
         self.well = worker.ask("/healthz")[0]
-        self.back_at = utc_now()
+        self.back_at = now()
         self.wire.forward()
         crew.until_empty()
         self.same_child = worker.process.alive() and worker.child() == child

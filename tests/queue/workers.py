@@ -23,10 +23,10 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster.backend import Backend, Received
 from tests.cluster.children import Child, until
+from tests.cluster.metrics_page import series
 from tests.postgres.server import Database, Postgres
 from tests.queue.books import ACCEPTED, LATE, RECLAIMED, left_behind, told_as_repeats
 
@@ -84,9 +84,7 @@ class Worker:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum over all series of that name and those labels."""
-        families = text_string_to_metric_families(self.ask("/metrics")[1])
-        samples = [sample for family in families for sample in family.samples if sample.name == name]
-        return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+        return sum(series(self.ask("/metrics")[1], name, **labels))
 
     def resident_mb(self) -> float:
         rows = dict(row.split(":", 1) for row in Path(f"/proc/{self.child()}/status").read_text().splitlines())
