@@ -1,19 +1,17 @@
 """What the working process of a long-running command owes its parent: to die with it, to die in time, and to say what it holds.
 
-``python -m soloist.shells.child COMMAND …`` is how the parent starts it. Before anything else is imported it asks the
-kernel to be killed when the parent dies, and puts SIGALRM back to its default action, unblocked: the dead-man timer then
-needs no code of ours to work, not even an interpreter that gets to run. A process that was frozen past its trust dies on
-waking. (The child is never PID 1, for which the kernel would ignore that signal: that is the parent.)
+Before it imports what it works with it asks the kernel to be killed when the parent dies, and puts SIGALRM back to its
+default action, unblocked (``child_main``): the dead-man timer then needs no code of ours to work, not even an interpreter
+that gets to run. A process that was frozen past its trust dies on waking. (The child is never PID 1, for which the kernel
+would ignore that signal: that is the parent.)
 
 The timer counts CLOCK_MONOTONIC, which stands still in a suspended machine; there the trust in CLOCK_BOOTTIME, asked
 before each effect, is what holds.
 """
 
 import ctypes
-import gc
 import os
 import signal
-import sys
 import threading
 from collections.abc import Mapping
 from enum import IntEnum
@@ -136,16 +134,3 @@ def _prctl(option: int, value: int) -> None:
     if libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
-
-
-def main() -> None:
-    die_with_parent()
-    die_on_alarm()
-    gc.disable()  # a tenth of what imports take, for nothing; the command turns it on again (see garbage)
-    from soloist.shells.cli import cli
-
-    cli.main(args=sys.argv[1:], prog_name="soloist")
-
-
-if __name__ == "__main__":
-    main()

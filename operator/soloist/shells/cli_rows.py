@@ -7,7 +7,7 @@ whole installation stands on the lease, as it does on a cluster.
 import asyncio
 import difflib
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from soloist.adapters.postgres.database import Database
@@ -18,7 +18,6 @@ from soloist.adapters.postgres.url import database_url
 from soloist.domain.errors import SoloistError, TransientError
 from soloist.domain.lease import Answer, LeaseRecord, Raw, parse
 from soloist.domain.merge_patch import merged
-from soloist.shells.cli_desk import Annotations
 from soloist.shells.cli_reading import Leases
 from soloist.shells.cli_target import Target
 from soloist.shells.cli_text import Complaint
@@ -82,10 +81,10 @@ class RowDesk:
         lease = (await asyncio.to_thread(self._lease.read, timeout=LEASE_SECONDS)).lease
         return Leases(found=(parse(lease),) if lease is not None else ())
 
-    async def annotate_job(self, name: str, annotations: Annotations) -> None:
+    async def annotate_job(self, name: str, annotations: Mapping[str, str | None]) -> None:
         await self._store.annotate(JOB, self._target.namespace, name, annotations)
 
-    async def annotate_lease(self, lease: LeaseRecord, annotations: Annotations) -> None:
+    async def annotate_lease(self, lease: LeaseRecord, annotations: Mapping[str, str | None]) -> None:
         """Its holder renews it meanwhile, so it may take some tries."""
         for _ in range(TRIES):
             read = (await asyncio.to_thread(self._lease.read, timeout=LEASE_SECONDS)).lease

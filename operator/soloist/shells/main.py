@@ -16,7 +16,7 @@ def main() -> None:
         from soloist.shells.supervisor import run
 
         # -P: what lies in the working directory is not imported.
-        sys.exit(run([sys.executable, "-P", "-m", "soloist.shells.child", *arguments]))
+        sys.exit(run([sys.executable, "-P", "-m", "soloist.shells.child_main", *arguments]))
     from soloist.shells.cli import cli
 
     plugin = os.path.basename(sys.argv[0]) == "kubectl-soloist"
