@@ -21,7 +21,7 @@ from soloist.domain.lease import EPOCH
 from soloist.domain.schedule import parse_schedule
 from tests.api.crew import FAST, Controller, Crew, Raw, audit
 from tests.api.desk import LONG, log_lines
-from tests.api.going_on import SOON, at_rest, check, epoch, fence, goes_on, let_pass, tick
+from tests.api.going_on import SOON, at_rest, check, epoch, fence, goes_on, let_pass, tick, told
 from tests.api.tending import CALM, EVERY_TICK, KEEP, Crews, now
 from tests.cluster.backend import Backend
 from tests.cluster.control_plane import ControlPlane
@@ -157,6 +157,9 @@ def test_ticks_go_on_unaided_after_the_api_server_was_away(
             check(crew, backend, "sweep", path)
             silent = [seen for seen in backend.received(path) if tick(seen) > unrecorded and seen.at < gone]
             assert not silent, "launched although nothing could be recorded"
+            crew.wait(
+                lambda crew=crew: told(crew.namespace, "LeaseUnreachable"), what="an Event tells of it", timeout=SOON
+            )
     finally:
         for crew in crews.values():
             crew.stop()

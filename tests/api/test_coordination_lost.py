@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.api.crew import Crew, Raw, audit
-from tests.api.desk import LONG
+from tests.api.desk import LONG, log_lines
 from tests.api.going_on import SOON, check, goes_on, let_pass, tick, told
 from tests.api.reasons import moment
 from tests.api.tending import EVERY_TICK, STEADY, leads, now, start
 from tests.cluster.backend import Backend
 from tests.cluster.faults import UNAVAILABLE, Freeze
 from tests.cluster.https_proxy import HttpsProxy
+from tests.cluster.proxy import TcpProxy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
@@ -74,6 +75,42 @@ def test_a_leader_that_hears_of_neither_watch_nor_list_launches_nothing_and_says
     assert leads(member)
     assert member.child() == child, "it costs no term"
     audit(crew, backend, "sweep", path="/s")
+
+
+@pytest.mark.parametrize(
+    ("env", "over"), [(LONG, False), (STEADY, True)], ids=["it leads on", "its term ends meanwhile"]
+)
+def test_an_outage_of_the_whole_api_server_is_told_by_one_event_once_it_is_back(
+    crew: Crew, backend: Backend, proxy: TcpProxy, env: dict[str, str], over: bool
+) -> None:
+    """The one replica: by the process that led, or by the one that its parent started after it."""
+    crew.server = proxy.server
+    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
+    start(crew, "a", **env)
+    member = crew.members["a"]
+    goes_on(backend, "/s")
+    child, gone = member.child(), now()
+    proxy.refuse()
+    proxy.cut()
+
+    def noticed() -> bool:
+        lines = [line for line in log_lines(member.log()) if line["message"] == "election noticed"]
+        return len([line for line in lines if line["reason"] == "LeaseUnreachable"]) == 1 + over
+
+    crew.wait(noticed, what="each process has noticed it, and says so in its log", timeout=SOON)
+    back = now()
+    proxy.forward()
+    event = crew.wait(lambda: told(crew.namespace, "LeaseUnreachable"), what="an Event says so", timeout=SOON)
+    assert about(event) == ("Lease", "soloist")
+    assert gone <= moment(event["eventTime"]) <= back
+    goes_on(backend, "/s", 3)
+    assert (member.child() != child) is over
+    events = crew.namespace.api.items(crew.namespace.path("events", group="events.k8s.io"))
+    assert [each["metadata"]["name"] for each in events if each["reason"] == event["reason"]] == [
+        event["metadata"]["name"]
+    ]
+    assert "series" not in event
+    check(crew, backend, "sweep", "/s")
 
 
 STALE = '\nsoloist_errors_total{where="stale cache"} 1.0\n'

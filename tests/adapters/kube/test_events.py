@@ -137,11 +137,11 @@ def test_one_that_expired_on_the_server_is_made_again(access: AccessTo, namespac
         async with telling(access(), namespace) as it:
             it.recorder.event(it.about, reason="RunFailed", message="x")
             [event] = await it.until(bool)
-            name = event["metadata"]["name"]
-            await asyncio.to_thread(namespace.api.delete, namespace.path("events", name, group="events.k8s.io"))
+            path = namespace.path("events", event["metadata"]["name"], group="events.k8s.io")
+            await asyncio.to_thread(namespace.api.delete, path)
             it.recorder.event(it.about, reason="RunFailed", message="x")
             [again] = await it.until(bool)
-            assert (again["metadata"]["name"] != name, again["series"]["count"]) == (True, 2)
+            assert (again["metadata"]["uid"] != event["metadata"]["uid"], again["series"]["count"]) == (True, 2)
             assert it.dropped == 0
 
     run(body)
@@ -160,17 +160,43 @@ def test_a_note_is_cut_at_a_kilobyte_of_bytes(access: AccessTo, namespace: Names
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("how", [faults.FORBIDDEN, faults.UNAVAILABLE], ids=["forbidden", "unavailable"])
-def test_what_cannot_be_told_is_counted_and_holds_nothing_up(
-    how: faults.Answer, access: AccessTo, namespace: Namespace, https_proxy: HttpsProxy
+def test_what_is_refused_twice_is_counted_and_holds_nothing_up(
+    access: AccessTo, namespace: Namespace, https_proxy: HttpsProxy
 ) -> None:
     async def body() -> None:
-        https_proxy.on("POST", "/events", how, times=1)
+        https_proxy.on("POST", "/events", faults.FORBIDDEN, when=lambda seen: seen.json()["note"] == "lost")
         async with telling(access(server=https_proxy.server), namespace) as it:
             it.recorder.event(it.about, reason="RunFailed", message="lost")
             it.recorder.event(it.about, reason="RunFailed", message="told")
             [event] = await it.until(bool)
-            assert (event["note"], it.dropped) == ("told", 1)
+            async with asyncio.timeout(SECONDS):
+                while not it.dropped:
+                    await asyncio.sleep(0.05)
+            assert (event["note"], it.dropped, len(await it.events())) == ("told", 1, 1)
+
+    run(body)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    "how",
+    [faults.UNAVAILABLE, faults.FORBIDDEN, faults.DropReply()],
+    ids=["unavailable", "not known yet", "reply lost"],
+)
+def test_what_was_not_answered_is_told_once_it_is_with_the_time_when_it_happened(
+    how: faults.Effect, access: AccessTo, namespace: Namespace, https_proxy: HttpsProxy
+) -> None:
+    async def body() -> None:
+        down = https_proxy.on("POST", "/events", how, times=1)
+        async with telling(access(server=https_proxy.server), namespace) as it:
+            it.recorder.event(it.about, reason="LeaseUnreachable", message="x", warning=True)
+            it.later(minutes=30)
+            it.recorder.event(it.about, reason="LeaseUnreachable", message="x", warning=True)
+            await asyncio.to_thread(down.wait)
+            [event] = await it.until(lambda found: bool(found) and "series" in found[0])
+            assert event["eventTime"] == "2026-03-01T02:00:00.000000Z"
+            assert event["series"] == {"count": 2, "lastObservedTime": "2026-03-01T02:30:00.000000Z"}
+            assert it.dropped == 0
 
     run(body)
 

@@ -2,8 +2,10 @@
 
 Why it is right: nobody waits for an Event and none is worth a failed run, so ``event`` only notes down and never raises. Like
 ones (object, reason, message) within ten minutes are one Event whose series counts them, told once a minute, so a job that
-fails each second makes one object and not a flood; what the token bucket does not let through yet is folded while it waits;
-and what is more than may wait is dropped and counted.
+fails each second makes one object and not a flood; what waits is folded, however long; and what is more than may wait is
+dropped and counted. What the server does not answer waits until it does, behind the others, so an outage leaves the Events
+that say so, with the times when it happened; under one name, so an answer that was lost makes no second one. A refusal is
+tried once more, since a server that has just started refuses what it does not know yet, and is dropped then.
 """
 
 import asyncio
@@ -16,15 +18,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from soloist.adapters.kube.answers import NotFound
+from soloist.adapters.kube.answers import Clash, NotFound
 from soloist.adapters.kube.api import MERGE_PATCH, KubeApi
 from soloist.adapters.kube.store import collection
-from soloist.domain.errors import SoloistError
+from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.ports import Raw
 
 CONTROLLER = "soloist.dev/controller"
 SERIES_SECONDS = 600.0
 COUNT_SECONDS = 60.0
+AGAIN_SECONDS = 2.0
 MOST_WAITING = 1000
 MOST_KNOWN = 4096
 NOTE_BYTES = 1024
@@ -35,15 +38,16 @@ _Key = tuple[str, str, str]
 
 @dataclass(slots=True, kw_only=True)
 class _Series:
-    """Like Events, told or still to tell. ``name`` is empty until the first of them has been created."""
+    """Like Events, told or still to tell."""
 
     regarding: Raw
     type: str
     first: datetime
     last: datetime
+    name: str
     count: int = 1
-    name: str = ""
     told: datetime | None = None
+    refused: bool = False
 
     def may_wait(self, now: datetime) -> bool:
         """A count that was told a short while ago can be told with the next one."""
@@ -79,20 +83,23 @@ class KubeRecorder:
         key = (about.get("uid", ""), reason, message)
         now = self._now()
         known = self._known.get(key)
-        if known is not None and (now - known.last).total_seconds() <= SERIES_SECONDS:
+        full = key not in self._waiting and len(self._waiting) >= MOST_WAITING
+        if known is not None and (key in self._waiting or (now - known.last).total_seconds() <= SERIES_SECONDS):
             known.count += 1
             known.last = now
             if known.may_wait(now):
                 return
-        else:
-            kind = "Warning" if warning else "Normal"
-            self._known[key] = _Series(regarding=about, type=kind, first=now, last=now)
-        self._known.move_to_end(key)
-        if key not in self._waiting and len(self._waiting) >= MOST_WAITING:
+        elif not full:
+            kind, name = "Warning" if warning else "Normal", f"{about['name'][:200]}.{secrets.token_hex(8)}"
+            self._known[key] = _Series(regarding=about, type=kind, first=now, last=now, name=name)
+        if full:
             self._dropped()
             return
+        self._known.move_to_end(key)
         self._waiting[key] = None
         self._some.set()
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
 
     async def run(self) -> None:
         """Tell what is noted down, until cancelled."""
@@ -108,32 +115,33 @@ class KubeRecorder:
             key, _ = self._waiting.popitem(last=False)
             if not self._waiting:
                 self._some.clear()
-            await self._tell(key)
-            while len(self._known) > MOST_KNOWN:
-                self._known.popitem(last=False)
+            series = self._known.get(key)
+            if series is None or not await self._told(series, reason=key[1], note=key[2]):
+                self._dropped()
 
-    async def _tell(self, key: _Key) -> None:
-        series = self._known.get(key)
-        if series is None:
-            self._dropped()
-            return
+    async def _told(self, series: _Series, *, reason: str, note: str) -> bool:
+        """Whether it is, or is to be tried again; False: it is given up."""
         try:
-            if series.name:
-                with suppress(NotFound):  # it has expired on the server: make another
-                    await self._count(series)
-                    return
-            await self._create(series, reason=key[1], note=key[2])
+            if series.told is None or not await self._count(series):
+                await self._create(series, reason=reason, note=note)
         except SoloistError as error:
-            self._dropped()
-            _log.debug("an Event was not recorded", extra={"reason": key[1], "error": str(error)})
+            again = isinstance(error, TransientError) or not series.refused
+            series.refused = isinstance(error, PermanentError)
+            _log.debug("an Event is not recorded", extra={"reason": reason, "error": str(error), "again": again})
+            if again:
+                self._waiting[series.regarding["uid"], reason, note] = None
+                self._some.set()
+                await asyncio.sleep(AGAIN_SECONDS)
+            return again
+        series.told, series.refused = self._now(), False
+        return True
 
     async def _create(self, series: _Series, *, reason: str, note: str) -> None:
-        name = f"{series.regarding['name'][:200]}.{secrets.token_hex(8)}"
         namespace = series.regarding["namespace"]
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": series.name, "namespace": namespace},
             "eventTime": _micro(series.first),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
@@ -143,13 +151,16 @@ class KubeRecorder:
             "note": _cut(note),
             "type": series.type,
         } | ({"series": _counted(series)} if series.count > 1 else {})
-        await self._api.request("POST", collection("/apis/events.k8s.io/v1", "events", namespace), body)
-        series.name, series.told = name, self._now()
+        with suppress(Clash):  # it is there: the answer to an earlier try was lost
+            await self._api.request("POST", collection("/apis/events.k8s.io/v1", "events", namespace), body)
 
-    async def _count(self, series: _Series) -> None:
+    async def _count(self, series: _Series) -> bool:
+        """False: it has expired on the server."""
         path = collection("/apis/events.k8s.io/v1", "events", series.regarding["namespace"], series.name)
-        await self._api.request("PATCH", path, {"series": _counted(series)}, content_type=MERGE_PATCH)
-        series.told = self._now()
+        with suppress(NotFound):
+            await self._api.request("PATCH", path, {"series": _counted(series)}, content_type=MERGE_PATCH)
+            return True
+        return False
 
 
 def _counted(series: _Series) -> dict[str, Any]:
