@@ -1,5 +1,10 @@
 """Commands that are advised to somebody without a cluster: all of them, with the flags that name the database and without its URL."""
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -28,6 +33,11 @@ ADVISED += [(str(each), words.do.format(job="a.b-2 -n default", key="k", run="r"
         ("See kubectl soloist runs a; start it again", "See soloist runs a --here; start it again"),
         ("-> kubectl soloist queue dead a -n b", "-> soloist queue dead a -n b --here"),
         ("See kubectl describe sj a -n b for what to write", "See soloist why a -n b --here for what to write"),
+        ("of this namespace (kubectl get sj).", "of this namespace (soloist status --here)."),
+        (
+            "made it (kubectl get jobrun r-1 -n b -o yaml), and",
+            "made it (SELECT * FROM soloist.objects WHERE (kind, namespace, name) = ('JobRun', 'b', 'r-1')), and",
+        ),
         (f"-> {ABSENCE_REMEDY}", "-> Look at the processes on this database, or start one: soloist standalone -f DIR."),
         ({"do": ["kubectl soloist why a", 1], "of": None}, {"do": ["soloist why a --here", 1], "of": None}),
     ],
@@ -36,11 +46,52 @@ def test_a_command_is_advised_as_it_is_typed_without_a_cluster(said: object, sho
     assert without_a_cluster(said, " --here") == shown
 
 
+PACKAGE = Path(cli_options.__file__).parents[1]
+FOR_A_CLUSTER = {"cli_target.py", "external_metrics_api.py"}
+"""What says more than which command: how a cluster is reached, and what it lacks."""
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Every text of the program that names kubectl, with a name for whatever varies; what explains the code is none."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.name in FOR_A_CLUSTER or path.parent.name == "kube":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        explained = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in (node for node in ast.walk(tree) if node not in parts | explained):
+            if isinstance(node, ast.JoinedStr):
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "a" for part in node.values)
+            else:
+                text = str(node.value) if isinstance(node, ast.Constant) else ""
+            if "kubectl " in text:
+                yield f"{path.stem}:{node.lineno}", re.sub(r"\{\w+\}", "a", text)
+
+
+SENTENCES = dict(sentences())
+
+
+@pytest.mark.parametrize("where", [where for where in SENTENCES if not where.startswith(("cli_advice:", "main:"))])
+def test_no_sentence_of_the_program_names_kubectl_to_somebody_without_a_cluster(where: str) -> None:
+    assert "kubectl" not in without_a_cluster(SENTENCES[where], " --here")
+
+
+def test_sentences_are_found() -> None:
+    assert {where.partition(":")[0] for where in SENTENCES} >= {
+        "books",
+        "conditions",
+        "orphaned",
+        "why_words",
+        "cli_pause",
+    }
+
+
 @pytest.mark.parametrize(("_", "said"), ADVISED, ids=[name for name, _ in ADVISED])
 def test_no_advice_is_left_as_it_is_on_a_cluster(_: str, said: str) -> None:
     shown = without_a_cluster(said, " --here")
     assert "kubectl soloist" not in shown
-    assert shown.count(" --here") == said.count("kubectl soloist") + said.count("kubectl describe sj")
+    commands = ("kubectl soloist", "kubectl describe sj", "kubectl get sj")
+    assert shown.count(" --here") == sum(said.count(command) for command in commands)
 
 
 @click.command()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -64,6 +66,57 @@ def test_people_ask_and_act_as_they_do_on_a_cluster(crew: Crew) -> None:
     before = len(crew.backend.received("/sweep"))
     crew.backend.wait(before + 2, path="/sweep", timeout=120)
     crew.audit("sweep")
+
+
+def test_the_log_advises_what_is_typed_without_a_cluster(crew: Crew) -> None:
+    crew.env = dict(STEADY)
+    crew.backend.rule("^/fails$", status=404)
+    crew.write("jobs.yaml", crew.job("fails", schedule="@every 1s", pauseAfterFailures=2))
+    member = crew.ready("a")
+    said = crew.hear("a", "stands in the way")
+    assert said["sentence"].endswith("then: soloist resume fails --database URL")
+    assert "kubectl" not in member.log()
+    assert "kubectl" not in soloist(crew, "why", "fails") + soloist(crew, "status") + soloist(crew, "runs", "fails")
+
+
+def test_a_time_that_was_decided_ahead_is_taken_back_by_what_is_advised(crew: Crew) -> None:
+    crew.env = dict(STEADY)
+    crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"))
+    crew.ready("a")
+    crew.backend.wait(1, path="/sweep", timeout=120)
+    crew.ask(
+        "UPDATE soloist.objects SET status = status || %s, version = soloist.next_version(shard), writer = 'a person'"
+        " WHERE (kind, name) = ('ScheduledJob', 'sweep') RETURNING 1",
+        '{"watermark": "2999-01-01T00:00:00Z"}',
+    )
+
+    def advised() -> str:
+        return next((each for each in texts(asked(crew, "why", "sweep")) if "status.watermark is 2999" in each), "")
+
+    sentence = until(advised, what="why says so", timeout=120)
+    began = datetime.now(UTC)
+    with crew.connect() as connection:
+        done = connection.execute(sentence[sentence.index("UPDATE soloist.objects") :].encode())
+    assert done.rowcount == 1
+    until(
+        lambda: any(seen.at > began + BEYOND for seen in crew.backend.received("/sweep")),
+        what="it is launched again",
+        timeout=120,
+    )
+
+
+BEYOND = timedelta(seconds=5)
+"""After what was recorded ahead."""
+
+
+def texts(found: Any) -> Iterator[str]:
+    """Every text in a document."""
+    match found:
+        case str():
+            yield found
+        case dict() | list():
+            for each in found.values() if isinstance(found, dict) else found:
+                yield from texts(each)
 
 
 def test_the_leader_counts_the_rows_of_its_queues_and_says_which_cannot_be_worked(crew: Crew) -> None:

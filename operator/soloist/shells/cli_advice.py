@@ -1,8 +1,9 @@
 """Which command a sentence advises, to somebody who asks the rows of a database and has no cluster.
 
 Sentences name commands as they are typed on a cluster, ``kubectl soloist resume nightly -n billing``: many are stored in a
-status, and what wrote one cannot know who will read it. So all of them are worded where they are printed: without kubectl,
-and with the flags that name the database. Its URL is never repeated, since it may hold a password.
+status, and what wrote one cannot know who will read it. So all of them are worded where they are printed, or logged: without
+kubectl, and with the flags that name the database; where there is no such command, as a statement for psql. The URL of the
+database is never repeated, since it may hold a password.
 """
 
 import re
@@ -16,7 +17,20 @@ _NAMED = rf"{_NAME}(?: -n {_NAME})?"
 _COMMAND = re.compile(
     rf"kubectl soloist (?P<command>status|(?:queue )?[a-z]+ (?:--all|{_NAMED})(?: --at TIME)?)"
     rf"|kubectl describe sj (?P<job>{_NAMED})"
+    r"|kubectl get (?P<jobs>sj)\b"
 )
+_OBJECT = rf"(?P<name>{_NAME}) -n (?P<namespace>{_NAME})"
+_WHERE = r"WHERE (kind, namespace, name) = ('{kind}', '\g<namespace>', '\g<name>')"
+_NOW = """to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
+_STATEMENTS = (
+    (re.compile(f"kubectl get jobrun {_OBJECT} -o yaml"), "SELECT * FROM soloist.objects " + _WHERE.format(kind="JobRun")),
+    (
+        re.compile(f"kubectl patch sj {_OBJECT} --subresource=status --type=merge -p '\\{{.*\\}}'"),
+        f"UPDATE soloist.objects SET status = soloist.merged(status, jsonb_build_object('watermark', {_NOW})), writer = 'psql',"
+        f" version = soloist.next_version(shard) {_WHERE.format(kind='ScheduledJob')}"
+        f" AND status ->> 'watermark' > {_NOW}",
+    ),
+)  # fmt: skip
 _FLAGS = f"{__name__}.flags"
 
 
@@ -38,6 +52,8 @@ def without_a_cluster(said: Any, flags: str) -> Any:
 
     match said:
         case str():
+            for command, statement in _STATEMENTS:
+                said = command.sub(statement, said)
             return _COMMAND.sub(lambda found: _command(found, flags), said.replace(ABSENCE_REMEDY, _REMEDY))
         case dict():
             return {name: without_a_cluster(each, flags) for name, each in said.items()}
@@ -47,4 +63,5 @@ def without_a_cluster(said: Any, flags: str) -> Any:
 
 
 def _command(found: re.Match[str], flags: str) -> str:
-    return f"soloist {found['command'] or 'why ' + found['job']}{flags}"
+    command = "status" if found["jobs"] else found["command"] or f"why {found['job']}"
+    return f"soloist {command}{flags}"

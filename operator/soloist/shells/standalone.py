@@ -56,7 +56,7 @@ ALONE = "no election is held (--single-process): a second process would end this
 
 def run(settings: StandaloneSettings) -> int:
     """Until SIGTERM; the exit code. A lost term ends the process from within."""
-    start_logging(settings.log_level, settings.log_format)
+    start_logging(settings.log_level, settings.log_format, flags=settings.flags)
     warn(os.environ, _log)
     collect_seldom()
     return asyncio.run(Standalone(settings).main())

@@ -1,5 +1,6 @@
 """Settings of ``soloist standalone``: the same kind of table, with the controller's and the worker's names where they mean the same."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,12 @@ class StandaloneSettings(Timed):
     def folder(self) -> Path:
         """Of the embedded database."""
         return folder_of(self.data)
+
+    @property
+    def flags(self) -> str:
+        """What names the database to a command. A URL is never repeated: it may hold a password."""
+        data = f" --data {shlex.quote(self.data)}" if self.data else ""
+        return f" --embedded{data}" if self.embedded else " --database URL"
 
 
 def folder_of(data: str) -> Path:

@@ -79,9 +79,28 @@ def _hidden(line: str) -> str:
     return _SECRET_TEXT.sub(lambda found: (found[1] or found[2]) + "***", line)
 
 
-def start_logging(level: LogLevel, form: LogFormat, stream: TextIO = sys.stderr) -> None:
-    """Every logger of the process through one formatter; libraries speak from warning on, unless debug is asked for."""
+class _Worded(logging.Filter):
+    def __init__(self, flags: str) -> None:
+        super().__init__()
+        self._flags = flags
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        for key, value in _extra(record).items():
+            if isinstance(value, str) and "kubectl" in value:
+                from soloist.shells.cli_advice import without_a_cluster  # rare, and nothing for a process on a cluster
+
+                setattr(record, key, without_a_cluster(value, self._flags))
+        return True
+
+
+def start_logging(level: LogLevel, form: LogFormat, stream: TextIO = sys.stderr, *, flags: str | None = None) -> None:
+    """Every logger of the process through one formatter; libraries speak from warning on, unless debug is asked for.
+
+    ``flags``: commands are advised to somebody without a cluster, who adds these.
+    """
     output = logging.StreamHandler(stream)
+    if flags is not None:
+        output.addFilter(_Worded(flags))
     output.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
     logging.basicConfig(handlers=[output], level=level.upper(), force=True)
     # What no line of ours has need not be found out for each of thousands.
