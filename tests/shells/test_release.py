@@ -20,6 +20,7 @@ from tests.shells.conftest import Start
 from tests.shells.leases import LeaseServer
 from tests.shells.parents import Parent, gone, until
 
+CONNECTION = '{{"server": "{server}", "token": "open sesame"}}'
 HOLDS = """
 from soloist.domain.term import Term
 now = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -116,23 +117,6 @@ def test_a_renewal_that_arrives_after_its_senders_death_is_read_again_and_its_ti
     assert end > "2031-01-01T00:10:00"
 
 
-def test_an_answer_that_may_get_better_is_asked_for_again(start: Start, server: LeaseServer) -> None:
-    answers = iter([401, 429, 500, 503])
-    server.on_request = lambda _method: next(answers, None)
-    parent = start(HOLDS.format(server=server.url) + WAITS)
-    kill_child(parent)
-    parent.ended()
-    assert outcome(parent, "lease of the dead child")["outcome"] == "released"
-
-
-def test_a_refusal_is_said_and_ends_it(start: Start, server: LeaseServer) -> None:
-    server.on_request = lambda _method: 403
-    parent = start(HOLDS.format(server=server.url) + WAITS)
-    kill_child(parent)
-    assert parent.ended() == 137
-    assert outcome(parent, "lease not released: it runs out by itself")["outcome"] == "the answer was 403"
-
-
 @pytest.mark.slow
 def test_a_server_that_never_answers_holds_up_neither_the_next_child_nor_the_end_for_long(
     start: Start, server: LeaseServer
@@ -162,7 +146,7 @@ def in_a_row(database: Database, *, nonce: str = "n1") -> RowLease:
 def holds_a_row(lease: RowLease) -> str:
     known = lease.read(timeout=30).lease
     assert known is not None
-    facts = HOLDS.replace('{{"server": "{server}", "token": "open sesame"}}', json.dumps(dict(lease.facts)))
+    facts = HOLDS.replace(CONNECTION, json.dumps(dict(lease.facts)))
     return facts.replace("lease-uid", known["metadata"]["uid"]) + WAITS
 
 
@@ -217,7 +201,7 @@ def certificate(server: LeaseServer, tmp_path: Path) -> Path:
 
 def holds_with(server: LeaseServer, **connection: str) -> str:
     known = {"server": server.url.replace("http", "https"), **connection}
-    return HOLDS.replace('{{"server": "{server}", "token": "open sesame"}}', json.dumps(known))
+    return HOLDS.replace(CONNECTION, json.dumps(known))
 
 
 def test_over_tls_the_server_is_verified_and_the_token_file_is_read_anew(
