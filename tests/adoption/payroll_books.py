@@ -93,6 +93,11 @@ class Schedules:
     def worker_of(self, schedule: int) -> str:
         return str(self.ask("SELECT worker FROM soloist.claims WHERE key LIKE '%%:' || %s::text", schedule))
 
+    def backend_of(self, schedule: int) -> str:
+        """The one that has the row locked, by the name that its connections have."""
+        locks = "SELECT a.application_name FROM schedules AS s JOIN pg_stat_activity AS a ON a.backend_xid = s.xmax WHERE s.id = %s"
+        return str(self.ask(locks, schedule))
+
     def at_work(self) -> set[str]:
         return set(self.ask("SELECT array_agg(DISTINCT worker) FROM soloist.claims WHERE held_until > now()") or ())
 

@@ -1,4 +1,5 @@
-"""The payroll of manifests/examples/payroll as its page leaves it: installed on a cluster that had nothing of ours, and resumed.
+"""The payroll of manifests/examples/payroll as its page leaves it: installed on a cluster that had nothing of ours, and resumed, with two
+replicas of its backend behind a Service.
 
 ``stage.start("w0")`` starts a worker as the applied Deployment does: its arguments, its ServiceAccount. Who dies is killed by a test.
 """
@@ -13,6 +14,7 @@ from typing import Any
 from tests.adoption.backend_process import BackendProcess
 from tests.adoption.page import Reader
 from tests.adoption.payroll_books import Schedules
+from tests.adoption.service import Service
 from tests.api.crew import FAST
 from tests.cluster.backend import Backend
 from tests.cluster.children import Child
@@ -32,20 +34,22 @@ SECONDS = {
 
 
 class Payroll:
-    """One backend, one queue, and the workers that a test starts."""
+    """Two backends, one queue, and the workers that a test starts."""
 
-    def __init__(self, cluster: ControlPlane, place: Database, provider: Backend, folder: Path) -> None:
-        self.cluster, self.provider, self.folder = cluster, provider, folder
+    def __init__(
+        self, cluster: ControlPlane, place: Database, provider: Backend, service: Service, folder: Path
+    ) -> None:
+        self.cluster, self.provider, self.service, self.folder = cluster, provider, service, folder
         self.schedules = Schedules(place, provider)
         self.workers: dict[str, Worker] = {}
         self.controller = Child("controller", [*SOLOIST, "controller"], log=folder / "controller.log")
         variables = {"DATABASE_URL": place.dsn(), "INTERNAL_TOKEN": TOKEN, "PAYMENTS_URL": provider.url("/payments")}
-        self.backend = BackendProcess("payroll", "payroll", folder, **variables)
+        self.backends = {name: BackendProcess("payroll", name, folder, **variables, PGAPPNAME=name) for name in ("b0", "b1")}  # fmt: skip
         self.reader = Reader(
             "payroll",
             folder,
             Namespace(name="payroll", cluster=cluster),
-            put={"http://payroll.payroll.svc": self.backend.url(), **SECONDS},
+            put={"http://payroll.payroll.svc": service.url, **SECONDS},
             DATABASE_URL=place.dsn(),
             SOLOIST_DATABASE_URL=place.dsn(place.server.role("soloist_payroll")),
             INTERNAL_TOKEN=TOKEN,
@@ -54,7 +58,9 @@ class Payroll:
     def install(self) -> None:
         """Steps 3 to 6 of the page. What install.yaml would run as Pods are processes here."""
         self.cluster.api().create("/api/v1/namespaces", {"metadata": {"name": "payroll"}})
-        self.backend.start()
+        for backend in self.backends.values():
+            backend.start()
+        self.service.stands_for([backend.port for backend in self.backends.values()])
         self.reader.do(3)
         self.reader.do(4)
         self.controller.env = {**self._as("soloist"), **FAST, "SOLOIST_LEASE_NAMESPACE": "soloist", "POD_UID": "uid"}
@@ -64,7 +70,8 @@ class Payroll:
         self.reader.do(6)
 
     def down(self) -> None:
-        for child in (self.controller, self.backend.child, *(worker.process for worker in self.workers.values())):
+        backends = [backend.child for backend in self.backends.values()]
+        for child in (self.controller, *backends, *(worker.process for worker in self.workers.values())):
             child.stop()
 
     def deployment(self) -> dict[str, Any]:
@@ -113,6 +120,12 @@ class Payroll:
             self.workers[name].terminate()
         for name in names:
             assert self.workers.pop(name).gone() == 0
+
+    def kill_backend_of(self, schedule: int) -> BackendProcess:
+        """The one that is paying it; it can be started again."""
+        paying = self.backends[self.schedules.backend_of(schedule)]
+        paying.kill()
+        return paying
 
     def kill(self, name: str) -> None:
         self.workers.pop(name).kill()

@@ -15,6 +15,7 @@ import pytest
 from tests.adoption import payroll_evidence
 from tests.adoption.payroll_books import Schedules, middle
 from tests.adoption.payroll_stage import TOKEN, Payroll
+from tests.adoption.service import Service
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
@@ -28,8 +29,8 @@ def payroll(cluster_binaries: None, postgres: Postgres, tmp_path_factory: pytest
     """Its cluster has none of our kinds before the page installs them, and its database no schema of ours."""
     folder = tmp_path_factory.mktemp("payroll")
     place = postgres.create_database(f"payroll_{uuid.uuid4().hex[:8]}")
-    with ControlPlane() as cluster, Backend(folder / "provider") as provider:
-        made = Payroll(cluster, place, provider, folder)
+    with ControlPlane() as cluster, Backend(folder / "provider") as provider, Service() as service:
+        made = Payroll(cluster, place, provider, service, folder)
         try:
             made.install()
             yield made
@@ -100,12 +101,13 @@ def test_each_period_of_each_schedule_is_paid_at_most_once_and_recorded_or_held(
     stage.start(f"{killed}-again")
     until(lambda: schedules.is_recorded(outlived), what="the backend has recorded it", timeout=60)
 
-    # The backend dies after the payment and before its record.
+    # A backend dies after the payment and before its record; the other goes on.
     ids += schedules.add(25, stuck={"hang": True})
     broken_off = middle(ids[25:])
     schedules.until_paid(broken_off)
-    stage.backend.kill()
-    stage.backend.start()
+    dead = stage.kill_backend_of(broken_off)
+    assert broken_off in {pair[0] for pair in schedules.until_settled(ids).held}
+    dead.start()
 
     # Both die: nobody is left who could say anything.
     ids += schedules.add(50, stuck={"hang": True})
@@ -113,8 +115,7 @@ def test_each_period_of_each_schedule_is_paid_at_most_once_and_recorded_or_held(
     schedules.until_paid(lost)
     killed = schedules.worker_of(lost)
     stage.kill(killed)
-    stage.backend.kill()
-    stage.backend.start()
+    stage.kill_backend_of(lost).start()
     stage.start(f"{killed}-again")
 
     ids += [*twice, *monthly]
@@ -141,8 +142,7 @@ def test_what_is_held_is_settled_by_a_person_as_the_page_says(stage: Payroll) ->
     stage.start("w0")
     (paid,) = schedules.add(1, stuck={"hang": True})
     schedules.until_paid(paid)
-    stage.backend.kill()
-    stage.backend.start()
+    stage.kill_backend_of(paid).start()
     unpaid = interrupted_before_its_payment(stage)
     assert len(schedules.until_settled([paid, unpaid]).held) == 2
     letters = {int(letter["row"][0]): letter for letter in stage.letters()}
@@ -166,15 +166,16 @@ def interrupted_before_its_payment(stage: Payroll) -> int:
         until(lambda: waiting(schedules, "INSERT INTO idempotency_keys"), what="it is at the middleware", timeout=60)
         lock.execute("SELECT FROM schedules WHERE id = %s FOR UPDATE", (schedule,))
         gate.commit()
-        until(lambda: waiting(schedules, "SELECT id, organisation_id"), what="it is at the row", timeout=60)
-        stage.backend.kill()
-    stage.backend.start()
+        name = until(lambda: waiting(schedules, "SELECT id, organisation_id"), what="it is at the row", timeout=60)
+        stage.backends[name].kill()
+    stage.backends[name].start()
     return schedule
 
 
-def waiting(schedules: Schedules, query: str) -> bool:
-    found = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s || '%%'"
-    return bool(schedules.ask(found, query))
+def waiting(schedules: Schedules, query: str) -> str:
+    """The backend whose query waits for a lock."""
+    found = "SELECT application_name FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s || '%%'"
+    return next((str(name) for (name,) in schedules.rows(found, query)), "")
 
 
 def test_a_refused_payment_is_tried_again_and_one_that_nobody_knows_of_is_not(stage: Payroll) -> None:
@@ -215,15 +216,15 @@ def test_the_endpoint_takes_a_key_once_and_only_from_soloist(stage: Payroll) -> 
     organisation = str(schedules.ask("SELECT organisation_id FROM schedules WHERE id = %s", schedule))
     ours = {"Authorization": f"Bearer {TOKEN}", "Idempotency_Key": uuid.uuid4().hex, "X_Organisation_Id": organisation}
 
-    def asked(**changed: str) -> int:
+    def asked(backend: str, **changed: str) -> int:
         body = {"id": str(schedule), "due": due}
-        status, _ = stage.backend.ask("/internal/run-schedule", "POST", body, **ours | changed)
+        status, _ = stage.backends[backend].ask("/internal/run-schedule", "POST", body, **ours | changed)
         return status
 
-    assert asked(Authorization="Bearer wrong") == 401
-    assert asked(Idempotency_Key="another", X_Organisation_Id="999") == 200
+    assert asked("b0", Authorization="Bearer wrong") == 401
+    assert asked("b0", Idempotency_Key="another", X_Organisation_Id="999") == 200
     assert schedules.books([schedule]).paid == {}, "it is no schedule of that organisation's"
-    assert (asked(), asked()) == (200, 200)
+    assert (asked("b0"), asked("b1")) == (200, 200)
     books = schedules.books([schedule])
     books.audit()
     assert len(books.recorded) == 1

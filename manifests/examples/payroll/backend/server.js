@@ -1,6 +1,4 @@
 // A payroll on Express and pg, as it is after the change: no timer, and what the timer's loop did for each row is an endpoint.
-"use strict";
-
 const express = require("express");
 const { Pool } = require("pg");
 
@@ -8,8 +6,7 @@ const { DATABASE_URL, INTERNAL_TOKEN, PAYMENTS_URL, PORT } = process.env;
 const pool = new Pool({ connectionString: DATABASE_URL, max: 20 });
 const lost = (error) => console.error("a connection to the database was lost:", error.message);
 pool.on("error", lost).on("connect", (client) => client.on("error", lost));
-const app = express();
-app.use(express.json());
+const app = express().use(express.json());
 
 /** An answer that is not 2xx. What is `open` keeps its key: nobody knows whether money went out. */
 class Refusal extends Error {
@@ -23,8 +20,8 @@ class Refusal extends Error {
 async function idempotent(request, response, next) {
   const key = request.get("Idempotency-Key");
   if (!key) throw new Refusal(400, "There is no Idempotency-Key.");
-  const added = "INSERT INTO idempotency_keys (key, request) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-  if ((await pool.query(added, [key, request.body])).rowCount) {
+  const add = "INSERT INTO idempotency_keys (key, request) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+  if ((await pool.query(add, [key, request.body])).rowCount) {
     request.key = key;
     return next();
   }
@@ -32,11 +29,6 @@ async function idempotent(request, response, next) {
   const { status, answer } = found.rows[0] ?? {};
   if (!status) throw new Refusal(409, "This key came before, and its request has no answer yet.");
   return response.status(status).json(answer);
-}
-
-async function answer(request, response, status, body) {
-  await pool.query("UPDATE idempotency_keys SET status = $2, answer = $3 WHERE key = $1", [request.key, status, body]);
-  response.status(status).json(body);
 }
 
 function internal(request, response, next) {
@@ -49,8 +41,9 @@ function internal(request, response, next) {
 // New: what processDueSchedules() did for one row.
 app.post("/internal/run-schedule", internal, idempotent, async (request, response) => {
   const { id, due } = request.body;
-  const paid = await runSchedule(id, due, request.get("X-Organisation-Id"));
-  await answer(request, response, 200, { paid });
+  const answer = { paid: await runSchedule(id, due, request.get("X-Organisation-Id")) };
+  await pool.query("UPDATE idempotency_keys SET status = 200, answer = $2 WHERE key = $1", [request.key, answer]);
+  response.json(answer);
 });
 
 // The row is locked until it has moved: whoever asks for it meanwhile waits, and finds it moved. The time is over before that of
