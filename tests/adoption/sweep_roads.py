@@ -39,9 +39,7 @@ def instance(reader: Reader, manifest: str, name: str, folder: Path, **env: str)
         for each in _container(reader.example / manifest, "backend")["env"]
         if "value" in each
     }
-    return BackendProcess(
-        "sweeps", name, folder, program="dist/main.js", **{**told, "ADDRESS": "127.0.0.1", "POD_NAME": name, **env}
-    )
+    return BackendProcess("sweeps", name, folder, program="dist/main.js", **{**told, "POD_NAME": name, **env})
 
 
 class ByEndpoint(Road):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from tests.adoption.backend_process import BackendProcess
+from tests.adoption.valkey import command
 from tests.api.slot_books import moment
 from tests.cluster.backend import Backend, Received
 from tests.cluster.children import until
@@ -45,9 +46,6 @@ class Road(ABC):
 
     def __init__(self, wire: TcpProxy, instances: dict[str, BackendProcess]) -> None:
         self.wire, self.instances = wire, instances
-
-    def running(self) -> BackendProcess:
-        return next(each for each in self.instances.values() if each.child.alive() and each.ask("/healthz")[0] == 200)
 
     def passed(self) -> list[tuple[datetime, str]]:
         """When instances said that they do not sweep, and for what reason."""
@@ -82,12 +80,13 @@ class Road(ABC):
 
 @dataclass
 class Story:
-    """``steps`` of the page were done, and at its end the reader ``looked`` at this.
+    """``steps`` of the page were done, and at its end the reader ``looked`` at this. What is to be swept is in ``redis``.
 
     ``hard`` are the moments at which somebody was killed or frozen, or went on; ``faults`` are all of them."""
 
     road: Road
     receiver: Backend
+    redis: str
     fed: list[str] = field(default_factory=list)
     faults: list[datetime] = field(default_factory=list)
     hard: list[datetime] = field(default_factory=list)
@@ -108,7 +107,7 @@ class Story:
         self.lose(road.application_killed)
         self.away(outage)
         self._until(lambda: self._slots() >= 20, "20 slots of each sweep")
-        self._until(lambda: not any(self._left().values()), "nothing is left to sweep")
+        self._until(lambda: not any(map(self._left, SWEEPS)), "nothing is left to sweep")
         road.note()
         swept = {sweep: {each.slot for each in self.began() if each.sweep == sweep} for sweep in SWEEPS}
         self.without_reason = road.without_reason(swept, self.faults)
@@ -146,8 +145,8 @@ class Story:
     def feed(self) -> None:
         item = f"g{len(self.fed)}"
         due = int(datetime.now(UTC).timestamp() * 1000)
-        gig = {"id": item, **dict.fromkeys(SWEEPS, due)}
-        assert self.road.running().ask("/gigs", "POST", gig)[0] == 201
+        for sweep in SWEEPS:
+            command(self.redis, "ZADD", f"{{{sweep}}}:due", str(due), item)
         self.fed.append(item)
 
     def wait_for(self, more: int, *, without: str = "") -> None:
@@ -189,9 +188,8 @@ class Story:
 
         until(noting, what=f"{self.road.name}: {what}", timeout=PATIENCE)
 
-    def _left(self) -> dict[str, int]:
-        found: dict[str, int] = json.loads(self.road.running().ask("/gigs")[1])
-        return found
+    def _left(self, sweep: str) -> int:
+        return int(command(self.redis, "ZCARD", f"{{{sweep}}}:due"))
 
     def _slots(self) -> int:
         return min(len({each.slot for each in self.began() if each.sweep == sweep}) for sweep in SWEEPS)

@@ -53,7 +53,7 @@ def stories(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
         redis = stack.enter_context(valkey(folder))
         sites = {name: _site(name, control_plane, folder, stack, redis, receiver) for name in ROADS}
         roads: list[Road] = [_by_endpoint(sites["a"], stack), _by_election(sites["b"], stack)]
-        told = {road.name: Story(road, receiver) for road in roads}
+        told = {road.name: Story(road, receiver, sites[road.name].redis) for road in roads}
         with ThreadPoolExecutor(len(ROADS)) as pool:
             for future in [pool.submit(story.run, OUTAGE) for story in told.values()]:
                 future.result()
@@ -64,12 +64,13 @@ def stories(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A reader of the page with a namespace, a Service and a wire to the API server."""
+    """A reader of the page with a namespace, a Service, a wire to the API server and a database of Redis."""
 
     reader: Reader
     namespace: Namespace
     service: Service
     wire: TcpProxy
+    redis: str
     folder: Path
 
 
@@ -77,13 +78,13 @@ def _site(road: str, cluster: ControlPlane, folder: Path, stack: ExitStack, redi
     """The reader has put own addresses, and shorter times, into the files."""
     namespace = Namespace(name=f"t-sweeps-{road}-{uuid.uuid4().hex[:8]}", cluster=cluster)
     cluster.api().create("/api/v1/namespaces", {"metadata": {"name": namespace.name}})
-    service = stack.enter_context(Service())
+    service, database = stack.enter_context(Service()), f"{redis}/{ROADS.index(road)}"
     put = {
         "@every 5m": "@every 2s",
         "timeoutSeconds: 270": "timeoutSeconds: 3",
         "value: 300s": "value: 2s",
         "http://backend.default.svc:8080": service.url,
-        "redis://redis:6379": f"{redis}/{ROADS.index(road)}",
+        "redis://redis:6379": database,
         "http://hooks:8080": receiver.url(f"/{road}"),
     }
     return Site(
@@ -91,6 +92,7 @@ def _site(road: str, cluster: ControlPlane, folder: Path, stack: ExitStack, redi
         namespace=namespace,
         service=service,
         wire=stack.enter_context(TcpProxy(cluster.port)),
+        redis=database,
         folder=folder / road,
     )
 
@@ -212,7 +214,7 @@ def test_instances_whose_sidecars_are_told_no_lease_do_not_sweep(tmp_path: Path)
     with valkey(tmp_path) as redis:
         backend = BackendProcess(
             "sweeps", "stranger", tmp_path, program="dist/main.js", SWEEPS="elect", SWEEP_EVERY="2s", REDIS_URL=redis,
-            WEBHOOK_URL="http://127.0.0.1:9", ADDRESS="127.0.0.1", SOLOIST_SIDECAR="http://127.0.0.1:9",
+            WEBHOOK_URL="http://127.0.0.1:9", SOLOIST_SIDECAR="http://127.0.0.1:9",
         )  # fmt: skip
         sidecar = Pod("stranger-sidecar", tmp_path, tmp_path, {"SOLOIST_LEASE": ""}).sidecar
         sidecar.start()

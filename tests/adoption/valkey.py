@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -72,6 +73,18 @@ def valkey(folder: Path) -> Iterator[str]:
         yield f"redis://127.0.0.1:{port}"
     finally:
         child.stop()
+
+
+def command(url: str, *words: str) -> str:
+    """The answer to one command, which is of one line, from the database that stands in the URL."""
+    place = urlsplit(url)
+    where = (place.hostname or "", place.port or 0)
+    with socket.create_connection(where, timeout=10) as connection, connection.makefile("r", newline="\r\n") as answers:
+        for each in (("SELECT", place.path.strip("/") or "0"), words):
+            connection.sendall((f"*{len(each)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in each)).encode())
+            said = answers.readline().strip()
+            assert said[:1] in ("+", ":"), f"{' '.join(each)}: {said}"
+    return said[1:]
 
 
 def _answers(port: int) -> bool:

@@ -26,14 +26,6 @@ export class Gigs implements OnModuleInit, OnApplicationShutdown {
     await this.redis.close();
   }
 
-  async add(name: Name, id: string, due: number) {
-    await this.redis.zAdd(`{${name}}:due`, { value: id, score: due });
-  }
-
-  async left(name: Name): Promise<number> {
-    return this.redis.zCard(`{${name}}:due`);
-  }
-
   /** An id that is due, or "" if none is, or null where a later slot has begun. It stays until it is `done`. */
   async take(name: Name, slot: number): Promise<string | null> {
     const keys = [`{${name}}:due`, `{${name}}:slot`];

@@ -1,6 +1,6 @@
 import "reflect-metadata";
 import {
-  Body, ConflictException, Controller, Get, Headers, HttpCode, Inject, Module, NotFoundException, Param, Post, UnauthorizedException,
+  ConflictException, Controller, Get, Headers, HttpCode, Inject, Module, NotFoundException, Param, Post, UnauthorizedException,
 } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { Gigs } from "./gigs.js";
@@ -9,27 +9,11 @@ import { Sweeps } from "./sweeps.js";
 
 @Controller()
 class Routes {
-  constructor(
-    @Inject("settings") private readonly settings: Settings,
-    @Inject(Gigs) private readonly gigs: Gigs,
-    @Inject(Sweeps) private readonly sweeps: Sweeps,
-  ) {}
+  constructor(@Inject("settings") private readonly settings: Settings, @Inject(Sweeps) private readonly sweeps: Sweeps) {}
 
   @Get("healthz")
   health() {
     return "well";
-  }
-
-  /** {"id": "g1", "expire": 1796052000000, "remind": 1796050000000}: when each sweep is to find it. */
-  @Post("gigs")
-  async add(@Body() gig: { id: string } & Record<Name, number>) {
-    for (const name of NAMES) await this.gigs.add(name, gig.id, gig[name]);
-    return { added: gig.id };
-  }
-
-  @Get("gigs")
-  async left() {
-    return { expire: await this.gigs.left("expire"), remind: await this.gigs.left("remind") };
   }
 
   /** Road A. Soloist calls it once a slot; by hand (`kubectl soloist trigger`) it has no scheduled time. */
@@ -54,8 +38,7 @@ class Backend {}
 try {
   const app = await NestFactory.create(Backend, { logger: ["error", "warn"], abortOnError: false });
   app.enableShutdownHooks();
-  const { port, address } = app.get<Settings>("settings");
-  await app.listen(port, address);
+  await app.listen(app.get<Settings>("settings").port);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exit(1);

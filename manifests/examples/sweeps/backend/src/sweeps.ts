@@ -19,14 +19,13 @@ export class Sweeps implements OnApplicationBootstrap, BeforeApplicationShutdown
   /** Road B keeps its timers. They ask five times a slot, since an interval drifts. */
   onApplicationBootstrap() {
     if (this.settings.road !== "elect") return;
-    for (const name of NAMES) {
-      this.timers.push(setInterval(() => this.ask(name).catch((error) => console.error(String(error))), this.settings.period / 5));
-    }
+    const ask = (name: Name) => () => void this.ask(name).catch((error) => console.error(String(error)));
+    for (const name of NAMES) this.timers.push(setInterval(ask(name), this.settings.period / 5));
   }
 
   /** One question at a time, and none while the last slot is still swept. Why it may not is said when that changes. */
   private async ask(name: Name): Promise<void> {
-    if (this.asking.has(name) || this.running.has(name)) return;
+    if (this.asking.has(name)) return;
     this.asking.add(name);
     const work = async ({ slot }: Slot) => void (await this.sweep(name, slot));
     const why = await tick("sweep", `${this.settings.every}&timer=${name}`, work).finally(() => this.asking.delete(name));
