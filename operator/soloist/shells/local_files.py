@@ -40,17 +40,19 @@ class LocalFiles:
         keys: ReadKey = LocalKeys(self._manifests, folder=settings.secrets, env=os.environ).read
         self.read_key = keys
         self.refused: tuple[str, ...] = ()
+        self._found = found_in(self._manifests)  # once: thousands of runs may ask for one of them at the same moment
 
     async def run(self, changed: Callable[[], None], tell: Callable[[FoundQueues], None]) -> NoReturn:
         """``changed`` is called whenever a file has; ``tell`` is told of all queues, now and then."""
-        tell(last := found_in(self._manifests))
+        tell(self._found)
         while True:
             await asyncio.sleep(LOOK_EVERY)
             if not await asyncio.to_thread(self._manifests.look):
                 continue
             changed()
-            if (found := found_in(self._manifests)) != last:
-                tell(last := found)
+            before, self._found = self._found, found_in(self._manifests)
+            if self._found != before:
+                tell(self._found)
 
     def planned(self, stored: list[Raw]) -> Plan:
         """What is to be in effect, of what is."""
@@ -69,7 +71,7 @@ class LocalFiles:
 
     async def find_queue(self, namespace: str, name: str) -> QueueSpec:
         """One WorkQueue; PermanentError with a sentence where there is none that can be used."""
-        place, found = QueueName(namespace, name), found_in(self._manifests)
+        place, found = QueueName(namespace, name), self._found
         if place in found.invalid:
             raise PermanentError(f"WorkQueue {place} cannot be used: {found.invalid[place].message}")
         if place not in found.valid:

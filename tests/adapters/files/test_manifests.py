@@ -203,6 +203,8 @@ def test_a_secret_is_looked_for_beside_the_jobs_then_in_the_folder_then_in_the_e
         return asyncio.run(keys.read("default", KeyRef(kind="Secret", name=name, key=key))).reveal()
 
     assert [read("one"), read("two"), read("three", "a.key")] == ["from-file", "from-folder", "from-env"]
+    env.clear()
+    assert read("three", "a.key") == "from-env", "the environment is read once"
     for escape in ("..", "a/b"):
         with pytest.raises(PermanentError, match="is in none of the files"):
             read(escape)

@@ -1,7 +1,8 @@
 """Values of Secrets where there is no API server: beside the manifests, in a folder, or in the environment.
 
-A folder is what Docker, systemd and a mounted volume give: one folder for each Secret, one file for each key. Read anew for
-each use, so that a value that is rotated is heeded. In this order, and what is found nowhere is said with all three places.
+A folder is what Docker, systemd and a mounted volume give: one folder for each Secret, one file for each key. Files are read
+anew for each use, so that a value that is rotated is heeded; the environment, which nobody changes from outside, once. In
+this order, and what is found nowhere is said with all three places.
 """
 
 import os
@@ -36,7 +37,9 @@ class LocalKeys:
     """``folder`` empty: there is none. ``env`` is the process's environment."""
 
     def __init__(self, manifests: Manifests, *, folder: str, env: Mapping[str, str]) -> None:
-        self._manifests, self._folder, self._env = manifests, folder, env
+        self._manifests, self._folder = manifests, folder
+        # Only ours: thousands of runs may come at a time, and look through all of it for what is nowhere.
+        self._env = {name: value for name, value in env.items() if name.startswith(_PREFIX)}
 
     async def read(self, namespace: str, ref: KeyRef) -> Sealed:
         """The ``ReadKey`` port. Raises PermanentError with a sentence that says where it may be put."""
@@ -54,7 +57,8 @@ class LocalKeys:
         """A folder of that name, or a variable that begins like those of its keys."""
         plain = not ({ref.name} & {"", ".", ".."} or os.sep in ref.name)
         folder = plain and bool(self._folder) and (Path(self._folder) / ref.name).is_dir()
-        return folder or any(name.startswith(f"{_PREFIX}{_word(ref.name)}_") for name in self._env)
+        begins = f"{_PREFIX}{_word(ref.name)}_"
+        return folder or any(name.startswith(begins) for name in self._env)
 
     def _in_folder(self, ref: KeyRef) -> str | None:
         if {ref.name, ref.key} & {"", ".", ".."} or os.sep in ref.name + ref.key:
