@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.api.crew import Crew, Raw, audit
+from tests.api.crew import Controller, Crew, Raw, audit
 from tests.api.desk import LONG, log_lines
 from tests.api.going_on import SOON, check, goes_on, let_pass, tick, told
 from tests.api.reasons import moment
@@ -17,6 +17,7 @@ from tests.api.tending import EVERY_TICK, STEADY, leads, now, start
 from tests.cluster.backend import Backend
 from tests.cluster.faults import UNAVAILABLE, Freeze
 from tests.cluster.https_proxy import HttpsProxy
+from tests.cluster.metrics_page import series
 from tests.cluster.proxy import TcpProxy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
@@ -57,24 +58,33 @@ def test_a_leader_that_hears_of_neither_watch_nor_list_launches_nothing_and_says
     """It keeps the Lease, which it reaches, and is not ready."""
     crew.server = https_proxy.server
     crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
-    start(crew, "a", SOLOIST_RELIST="3", SOLOIST_STALENESS_LIMIT="12", **LONG)
+    start(crew, "a", SOLOIST_RELIST="3", SOLOIST_STALENESS_LIMIT="30", **LONG)
     member = crew.members["a"]
     goes_on(backend, "/s")
     child = member.child()
     assert told(crew.namespace, "CacheStale") is None
-    assert STALE not in member.metrics()
+    assert survived(member, "stale cache") == 0
     https_proxy.on("GET", BOTH_KINDS, Freeze())
     https_proxy.on("GET", BOTH_KINDS, UNAVAILABLE)
     event = crew.wait(lambda: told(crew.namespace, "CacheStale"), what="an Event says so", timeout=SOON)
     assert about(event) == ("Lease", "soloist")
     assert "nothing is launched until one is" in event["note"]
-    assert STALE in member.metrics()
+    assert survived(member, "stale cache") == 1
     nothing_starts(backend, "/s", moment(event["eventTime"]))
     https_proxy.clear()
     goes_on(backend, "/s", 3)
     assert leads(member)
     assert member.child() == child, "it costs no term"
     audit(crew, backend, "sweep", path="/s")
+
+
+def test_a_leader_whose_jobs_are_seldom_due_knows_enough_at_the_shortest_limit(crew: Crew, backend: Backend) -> None:
+    """Between two ticks nothing changes for longer than the limit."""
+    crew.job("seldom", schedule="@every 1m", http={"url": backend.url("/s")})
+    start(crew, "a", SOLOIST_RELIST="20", SOLOIST_STALENESS_LIMIT="30", **LONG)
+    goes_on(backend, "/s", 2, timeout=2 * SOON)
+    assert survived(crew.members["a"], "stale cache") == 0
+    check(crew, backend, "seldom", "/s")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +123,9 @@ def test_an_outage_of_the_whole_api_server_is_told_by_one_event_once_it_is_back(
     check(crew, backend, "sweep", "/s")
 
 
-STALE = '\nsoloist_errors_total{where="stale cache"} 1.0\n'
+def survived(member: Controller, where: str) -> float:
+    """How many errors it has counted there."""
+    return sum(series(member.metrics(), "soloist_errors_total", where=where))
 
 
 def about(event: Raw) -> tuple[str, str]:

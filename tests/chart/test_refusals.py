@@ -22,6 +22,7 @@ BY_SCHEMA: list[tuple[dict[str, Any], str]] = [
     ({"controller": {"settings": {"httpDeny": ["internal"]}}}, "at '/controller/settings/httpDeny/0': 'internal' does not match pattern '^[0-9A-Fa-f.:]+(/[0-9]{1,3})?$'"),
     ({"controller": {"extraEnv": [{"name": "A", "valeu": "b"}]}}, "at '/controller/extraEnv/0': additional properties 'valeu' not allowed"),
     ({"controller": {"resources": {"request": {"cpu": "1"}}}}, "at '/controller/resources': additional properties 'request' not allowed"),
+    ({"controller": {"settings": {"stalenessLimit": 29}}}, "at '/controller/settings/stalenessLimit': minimum: got 29, want 30"),
     ({"worker": {"settings": {"stalenessLimit": 60}}}, "at '/worker/settings/stalenessLimit': minimum: got 60, want 100"),
     ({"worker": {"autoscaling": {"minReplicas": 0}}}, "at '/worker/autoscaling/minReplicas': minimum: got 0, want 1"),
     ({"worker": {"podDisruptionBudget": {"minAvailable": 1}}}, "at '/worker/podDisruptionBudget': additional properties 'minAvailable' not allowed"),

@@ -58,6 +58,7 @@ def test_values_get_their_types() -> None:
         ({"SOLOIST_CLAIM_AHEAD": "1"}, "at most claim-ahead (1.0 s)"),
         ({"SOLOIST_CLAIM_AHEAD": "61"}, "claim-ahead is 61.0 s: write at most 60."),
         ({"SOLOIST_STALENESS_LIMIT": "100"}, "staleness-limit is 100.0 s, not longer than relist (120.0 s)"),
+        ({"SOLOIST_STALENESS_LIMIT": "29", "SOLOIST_RELIST": "3"}, "staleness-limit is 29.0 s: write 30 or more"),
         ({"SOLOIST_RELIST": "0"}, "relist is 0.0 s: write more than 0."),
         ({"SOLOIST_MEASURE_QUEUES": "0"}, "measure-queues is 0.0 s: write more than 0."),
         ({"SOLOIST_GRACE": "-1"}, "grace is -1.0 s: write 0 or more."),

@@ -52,12 +52,16 @@ class Knowledge:
             every=settings.relist,
             refused=self._refused,
         )
+        # One that is made anew is heard of: where no run changes, a bookmark a minute would be too seldom for a short limit.
+        window = min(240.0, settings.staleness_limit / 2)
         self._runs_watch = Watch(
             quiet,
             store.paths(RUNS),
             on_event=self._keeper.run_seen,
             relist=self._keeper.relist_runs,
             boottime=clock.boottime,
+            window=window,
+            quiet=min(60.0, window) + 10.0,
         )
         self._kopf = KopfWatch(
             access,

@@ -12,6 +12,9 @@ from soloist.domain.errors import ConfigError
 from soloist.domain.term import Timing
 
 Rule = tuple[bool, str]
+LEAST_STALENESS = 30.0
+"""Seconds: twice what passes between two looks at rows, and more than a watch of kopf's lasts. A watch of ours ends and is
+made again within half of the limit, since a server says nothing for a minute where nothing changes."""
 
 
 class Checked(ABC):
@@ -72,6 +75,11 @@ def launching(s: _Launches) -> Iterator[Rule]:
     )
     yield s.claim_ahead <= 60, f"claim-ahead is {s.claim_ahead} s: write at most 60."
     yield s.relist > 0, f"relist is {s.relist} s: write more than 0."
+    yield (
+        s.staleness_limit >= LEAST_STALENESS,
+        f"staleness-limit is {s.staleness_limit} s: write {LEAST_STALENESS:g} or more;"
+        " where nothing changes, nothing is heard for half of that.",
+    )
     yield (
         s.staleness_limit > s.relist,
         f"staleness-limit is {s.staleness_limit} s, not longer than relist ({s.relist} s):"
