@@ -1,6 +1,6 @@
 """What must hold of the example `invoices` once all is still, of what the receiver, the backend and the database recorded.
 
-The same on a cluster and without one. Each function asserts, and says of what.
+The same on a cluster, as processes or as Pods, and without one. Each function asserts, and says of what.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from tests.adoption.invoices import SECRET, Stage
+from tests.adoption.invoices_records import SECRET, Records
 from tests.cluster.backend import Received
 
 DELIVERIES, ENDPOINTS, DOOMED = 500, 5, 5
 OVERDUE = range(1_000_001, 1_000_021)
 DRAFTS, SOON = range(2_000_001, 2_000_006), range(3_000_001, 3_000_006)
 """Invoices that are to be sent, and such as are due in a day, of which their customers are reminded."""
+PAID = range(1, 41)
+"""Invoices of the bank's first payments."""
 
 POLL = timedelta(milliseconds=250)
 PROMPT = POLL + timedelta(seconds=1)
@@ -26,7 +28,7 @@ LATEST = POLL + timedelta(seconds=10)
 """For the worst of them, on a machine that is busy with other tests."""
 
 
-def accepted_once(stage: Stage) -> None:
+def accepted_once(stage: Records) -> None:
     rows = stage.rows("SELECT id, status FROM accepted WHERE id LIKE 'hooks%%'")
     assert Counter(status for _, status in rows) == {"success": DELIVERIES}
     assert len({row for row, _ in rows}) == DELIVERIES
@@ -34,7 +36,7 @@ def accepted_once(stage: Stage) -> None:
     assert stage.count(done + " AND delivered_at IS NOT NULL AND last_error IS NULL") == DELIVERIES
 
 
-def sent_again_under_the_same_keys(stage: Stage) -> None:
+def sent_again_under_the_same_keys(stage: Records) -> None:
     requests = stage.by_row("hooks")
     assert len(requests) == DELIVERIES
     for row, each in requests.items():
@@ -47,7 +49,7 @@ def sent_again_under_the_same_keys(stage: Stage) -> None:
     assert [row for row, each in requests.items() if len(each) > 1], "the killed worker was in the middle of sends"
 
 
-def claimed_again_in_time(stage: Stage) -> None:
+def claimed_again_in_time(stage: Records) -> None:
     taken = stage.rows("SELECT fence, was, at, was_held_until FROM claim_notes WHERE was IS NOT NULL ORDER BY at")
     for fence, was, _, _ in taken:
         assert fence > was
@@ -61,7 +63,14 @@ def signed(request: Received) -> bool:
     return hmac.compare_digest(request.header("x-webhook-signature") or "", f"sha256={digest}")
 
 
-def dead_at_the_fifth_failure(stage: Stage) -> None:
+def signed_as_before(stage: Records) -> None:
+    paths = {f"/{name}" for (name,) in stage.rows("SELECT id FROM webhook_endpoints")}
+    requests = [each for each in stage.receiver.received() if each.path in paths]
+    assert len(requests) > DELIVERIES
+    assert [each.path for each in requests if not signed(each)] == []
+
+
+def dead_at_the_fifth_failure(stage: Records) -> None:
     letters = stage.rows(
         "SELECT delivery_id, attempts, last_error, payload ->> 'n' FROM webhook_dead_letters ORDER BY 1"
     )
@@ -76,7 +85,7 @@ def dead_at_the_fifth_failure(stage: Stage) -> None:
     assert stage.count(failed) == DOOMED
 
 
-def retried_when_due(stage: Stage) -> list[tuple[str, datetime, Received]]:
+def retried_when_due(stage: Records) -> list[tuple[str, datetime, Received]]:
     """Each row, when an attempt of it was due, and its request: not before that, and soon after, with nobody asking for it."""
     requests = stage.by_row("doomed")
     notes = stage.rows("SELECT id, attempts, due FROM due_notes WHERE id LIKE 'doomed%%' ORDER BY 1, 2")
@@ -95,7 +104,7 @@ def _soon(late: list[timedelta], what: str) -> None:
     assert seconds[-1] <= LATEST.total_seconds(), f"seconds {what}: {seconds}"
 
 
-def the_call_made_again(stage: Stage) -> list[dict[str, Any]]:
+def the_call_made_again(stage: Records) -> list[dict[str, Any]]:
     """The backend's lines of the call whose launcher was killed: one key, a higher fence, and its work once.
 
     Twice, or oftener where the machine is so slow that the call timed out before the kill, or the next leader lost its term too.
@@ -114,12 +123,12 @@ def the_call_made_again(stage: Stage) -> list[dict[str, Any]]:
     return [*made, *did]
 
 
-def one_row_for_each(stage: Stage, table: str, invoices: Sequence[int]) -> None:
+def one_row_for_each(stage: Records, table: str, invoices: Sequence[int]) -> None:
     counted = dict(stage.rows(f"SELECT invoice_id, count(*) FROM {table} GROUP BY 1"))
     assert counted == dict.fromkeys(invoices, 1)
 
 
-def one_webhook_for_each(stage: Stage, endpoint: str, invoices: Sequence[int]) -> None:
+def one_webhook_for_each(stage: Records, endpoint: str, invoices: Sequence[int]) -> None:
     rows = stage.rows(
         "SELECT (d.payload ->> 'invoiceId')::int, count(a.id) FROM webhook_deliveries AS d LEFT JOIN accepted AS a USING (id)"
         " WHERE d.endpoint_id = %s GROUP BY d.id, 1 ORDER BY 1",
@@ -128,13 +137,13 @@ def one_webhook_for_each(stage: Stage, endpoint: str, invoices: Sequence[int]) -
     assert rows == [(number, 1) for number in invoices]
 
 
-def no_attempt_made_twice(stage: Stage, job: str, least: int) -> None:
+def no_attempt_made_twice(stage: Records, job: str, least: int) -> None:
     asked = Counter((line["key"], line["attempt"]) for line in stage.asked(job))
     assert len(asked) >= least
     assert {which: times for which, times in asked.items() if times > 1} == {}
 
 
-def no_payment_skipped(stage: Stage, handovers: int) -> None:
+def no_payment_skipped(stage: Records, handovers: int) -> None:
     taken = [number for (number,) in stage.rows("SELECT number FROM payments ORDER BY 1")]
     assert taken == list(range(1, stage.bank.known + 1))
     moves = stage.rows("SELECT fence, value FROM cursor_notes ORDER BY at")

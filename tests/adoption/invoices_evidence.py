@@ -11,13 +11,13 @@ from typing import Any
 
 from tests.adoption import invoices_books as books
 from tests.adoption.evidence import lines, table, write
-from tests.adoption.invoices import LEASE_SECONDS, Stage
+from tests.adoption.invoices_records import LEASE_SECONDS, Records
 
 SHOWN = 10
 TOLD = ("elected", "queue is worked")
 
 
-def five_failures(stage: Stage, logs: list[Path]) -> None:
+def five_failures(stage: Records, logs: list[Path]) -> None:
     """Writes docs/evidence/five-failures.md, where it is wanted; ``logs`` are those of controllers and workers."""
     retries = books.retried_when_due(stage)
     late = sorted((request.at - due).total_seconds() for _, due, request in retries)
@@ -51,7 +51,7 @@ def five_failures(stage: Stage, logs: list[Path]) -> None:
     )
 
 
-def two_replicas(stage: Stage, logs: list[Path]) -> None:
+def two_replicas(stage: Records, logs: list[Path]) -> None:
     """Writes docs/evidence/two-replicas.md, where it is wanted; ``logs`` are those of controllers and workers."""
     requests = stage.by_row("hooks")
     counted = Counter(map(len, requests.values()))

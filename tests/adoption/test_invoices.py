@@ -18,8 +18,9 @@ from tests.adoption import invoices_books as books
 from tests.adoption import invoices_evidence as evidence
 from tests.adoption import invoices_story as happens
 from tests.adoption.backend_process import BackendProcess
-from tests.adoption.invoices import AUTHORIZATION, Cluster, Stage, cluster, invoices
-from tests.adoption.invoices_books import DELIVERIES, DRAFTS, OVERDUE, SOON, signed
+from tests.adoption.invoices import Cluster, Stage, cluster, invoices
+from tests.adoption.invoices_books import DRAFTS, OVERDUE, PAID, SOON, signed
+from tests.adoption.invoices_records import AUTHORIZATION
 from tests.adoption.invoices_story import frozen, lost, released
 from tests.api.crew import Raw
 from tests.cluster.backend import Received
@@ -29,7 +30,6 @@ from tests.postgres.server import Postgres
 
 pytestmark = [pytest.mark.adoption, pytest.mark.cluster, pytest.mark.slow]
 
-PAID = range(1, 41)
 HANDOVERS = [*[released] * 8, lost, *[released] * 5, frozen, *[released] * 5]
 assert len(HANDOVERS) == 20
 
@@ -110,9 +110,7 @@ def deliveries_with_a_worker_killed(made: Story) -> None:
     stage, workers = made.stage, made.cluster.workers
     happens.five_hundred_come(stage)
     stage.reader.do(7)
-    stage.receiver.wait(120, path="/hooks", timeout=120)
-    busy = lambda: happens.in_the_middle(stage, list(workers))  # noqa: E731
-    workers[until(busy, what="a worker is in the middle of sends", timeout=120)].kill()
+    workers[happens.until_one_is_in_the_middle(stage, list(workers))].kill()
     made.cluster.worker("w3")
     happens.until_none_is_left(stage)
 
@@ -182,12 +180,12 @@ def test_the_old_signature_and_headers_are_as_before(story: Story) -> None:
     assert signed(story.before)
     assert story.before.header("Soloist-Fence") is None
     assert story.before.header("x-idempotency-key") == "before:0-0"
-    requests = [each for each in story.stage.receiver.received() if each.path != "/before"]
-    assert len(requests) > DELIVERIES
-    assert [each.path for each in requests if not signed(each)] == []
-    old = {name.lower() for name in story.before.headers if name.lower().startswith("x-")}
-    assert old == {name.lower() for name in requests[0].headers if name.lower().startswith("x-")}
-    hook = next(each for each in requests if each.path.startswith("/hooks"))
+    books.signed_as_before(story.stage)
+    hook = story.stage.receiver.received("/hooks")[0]
+    old, new = (
+        {name.lower() for name in each.headers if name.lower().startswith("x-")} for each in (story.before, hook)
+    )
+    assert old == new
     assert json.loads(hook.body).keys() == json.loads(story.before.body).keys()
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from tests.adoption import invoices_books as books
 from tests.adoption import invoices_story as happens
-from tests.adoption.invoices import AUTHORIZATION, Stage, invoices
-from tests.adoption.invoices_books import OVERDUE, signed
+from tests.adoption.invoices import Stage, invoices
+from tests.adoption.invoices_books import OVERDUE
+from tests.adoption.invoices_records import AUTHORIZATION
 from tests.adoption.invoices_story import frozen, lost, released
 from tests.cluster.children import until
 from tests.postgres.server import Postgres
@@ -58,14 +59,13 @@ def one_leader_is_killed_in_the_middle(made: Stage, crew: Crew) -> None:
         leader = crew.leader()
         happens.until_it_waits(made)
         happens.five_hundred_come(made)
-        until(lambda: happens.in_the_middle(made, [leader.name]), what="it is in the middle of sends too", timeout=120)
+        happens.until_one_is_in_the_middle(made, [leader.name])
         leader.kill_both()
         crew.leader(other_than=leader.name)
         until(again, what="the next leader calls again while the first call is open", timeout=120)
     crew.ready(leader.name, **env)
     happens.until_none_is_left(made)
-    happens.until_sent(made, "overdue", len(OVERDUE))
-    until(lambda: len(made.said("before")) > 0, what="the repeated call was answered", timeout=120)
+    happens.until_it_is_answered(made)
 
 
 def test_every_delivery_has_one_accepted_completion(stage: Stage) -> None:
@@ -74,7 +74,7 @@ def test_every_delivery_has_one_accepted_completion(stage: Stage) -> None:
 
 def test_a_request_that_came_again_had_the_same_keys_and_a_higher_fence(stage: Stage) -> None:
     books.sent_again_under_the_same_keys(stage)
-    assert [each.path for each in stage.receiver.received() if not signed(each)] == []
+    books.signed_as_before(stage)
 
 
 def test_what_the_killed_process_held_was_claimed_again_within_lease_and_poll(stage: Stage) -> None:

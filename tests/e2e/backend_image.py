@@ -15,16 +15,16 @@ from tests.adoption.backend_process import backend_home
 from tests.cluster.node_images import _archive, _plain
 from tests.cluster.versions import Unavailable, cache
 
-PORT = 8000
+CONFIG = {"Entrypoint": ["/bin/node", "/app/server.js"], "WorkingDir": "/app"}
 
 
 def backend_archive(example: str) -> tuple[Path, str]:
-    """A docker archive and its tag; it listens on `PORT`. Raises Unavailable where there is no Node."""
+    """A docker archive and its tag. Raises Unavailable where there is no Node."""
     node = shutil.which("node")
     if node is None:
         raise Unavailable("node is not on PATH: install Node 20 or newer with npm (nodejs, npm).")
     home, tag = backend_home(example), f"localhost/{example}:dev"
-    told = hashlib.sha256(f"{home.name} {Path(node).stat().st_mtime_ns}".encode()).hexdigest()[:12]
+    told = hashlib.sha256(f"{home.name} {Path(node).stat().st_mtime_ns} {CONFIG}".encode()).hexdigest()[:12]
     path = cache() / "images" / f"{example}-{told}.tar"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=cache()) as folder:
@@ -34,8 +34,7 @@ def backend_archive(example: str) -> tuple[Path, str]:
                 for library in libraries(node):
                     tar.add(library, library.lstrip("/"), filter=_plain)
                 tar.add(home, "app", filter=_plain)
-            config = {"Entrypoint": ["/bin/node", "/app/server.js"], "Env": [f"PORT={PORT}"], "WorkingDir": "/app"}
-            _archive(path, tag, layer, config)
+            _archive(path, tag, layer, CONFIG)
     return path, tag
 
 

@@ -12,10 +12,10 @@ from tests.adoption.backend_process import EXAMPLES
 from tests.adoption.payroll_books import Schedules, middle
 from tests.adoption.payroll_stage import SECONDS
 from tests.cluster.children import until
-from tests.e2e.backend_image import PORT, backend_archive
+from tests.e2e.backend_image import backend_archive
 from tests.e2e.site import NAMESPACE, PATIENCE, RESTRICTED, Site
 
-HERE = EXAMPLES / "payroll"
+HERE, PORT = EXAMPLES / "payroll", 8080
 PUT = {"suspend: true": "suspend: false", **SECONDS}
 
 
@@ -54,6 +54,7 @@ def deployment(image: str, url: str, payments: str) -> dict[str, Any]:
         "image": image,
         "imagePullPolicy": "Never",
         "env": [
+            {"name": "PORT", "value": str(PORT)},
             {"name": "DATABASE_URL", "value": url},
             {"name": "PAYMENTS_URL", "value": payments},
             {"name": "INTERNAL_TOKEN", "valueFrom": token},

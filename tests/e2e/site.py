@@ -62,6 +62,8 @@ class Site:
                 "autoscaling": {"minReplicas": 2, "maxReplicas": 4, **(BY_DEPTH if by_depth else {})},
                 "resources": {"requests": {"cpu": "150m", "memory": "96Mi"}},
                 "podDeletionCost": True,
+                # What receives webhooks is on this machine, and no public address.
+                "settings": {"dataAllow": [f"{self.node.address}/32"]},
             },
             "externalMetrics": {"enabled": True},
         }

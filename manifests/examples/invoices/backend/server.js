@@ -30,14 +30,14 @@ async function answer(request) {
   const { AUTHORIZATION } = process.env; // without it nobody is let in
   if (!AUTHORIZATION || request.headers.authorization !== AUTHORIZATION) return [401, "who are you?"];
   const { "idempotency-key": key, "soloist-fence": fence, "soloist-attempt": attempt } = request.headers;
-  const line = { job: request.url.split("/").at(-1), key, fence, attempt };
-  console.log(JSON.stringify({ ...line, asked: true }));
+  const say = (more) => console.log(JSON.stringify({ job: request.url.split("/").at(-1), key, fence, attempt, ...more }));
+  say({ asked: true });
   try {
     const came = await once(key, fence, job);
-    console.log(JSON.stringify({ ...line, ...came }));
+    say(came);
     return [200, JSON.stringify(came)];
   } catch (error) {
-    console.log(JSON.stringify({ ...line, error: String(error) }));
+    say({ error: String(error) });
     return String(error).includes("SO002") ? [409, "a later leader has asked already"] : [500, "see the log"];
   }
 }

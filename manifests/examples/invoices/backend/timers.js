@@ -41,15 +41,11 @@ async function deliverDue(prisma) {
     };
     const reply = await fetch(row.url, { method: "POST", headers, body }).catch((error) => ({ status: String(error) }));
     const attempts = row.attempts + 1;
-    let data = { attempts, status: "success", deliveredAt: new Date(), lastError: null };
-    if (!reply.ok) {
-      const nextAttemptAt = new Date(Date.now() + 60_000 * 2 ** row.attempts);
-      data = { attempts, nextAttemptAt, lastError: `status ${reply.status}`, status: attempts < 5 ? "pending" : "failed" };
-    }
-    await prisma.webhookDelivery.update({ where: { id: row.id }, data });
-    if (data.status === "failed") {
-      const { id: deliveryId, url, payload } = row;
-      await prisma.webhookDeadLetter.create({ data: { deliveryId, url, payload, attempts, lastError: data.lastError } });
-    }
+    const status = reply.ok ? "success" : attempts < 5 ? "pending" : "failed";
+    const lastError = reply.ok ? null : `status ${reply.status}`;
+    const when = reply.ok ? { deliveredAt: new Date() } : { nextAttemptAt: new Date(Date.now() + 60_000 * 2 ** row.attempts) };
+    await prisma.webhookDelivery.update({ where: { id: row.id }, data: { attempts, status, lastError, ...when } });
+    const { id: deliveryId, url, payload } = row;
+    if (status === "failed") await prisma.webhookDeadLetter.create({ data: { deliveryId, url, payload, attempts, lastError } });
   }
 }
