@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
+import psycopg
 import pytest
 
+import tests.queue.databases as databases
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapping_check import check_mapping
+from soloist.adapters.postgres.registration import register
 from soloist.domain.claims import Done, Failed, PutBack, Settled, Verdict
 from soloist.domain.errors import SoloistError
 from soloist.domain.findings import Severity
 from tests.postgres.server import Database as Place
+from tests.queue.caller import Caller
 from tests.queue.mapped_world import QUEUE, MappedWorld, in_world, spec_of
-from tests.queue.rows import Connection
+from tests.queue.rows import Connection, scalar
 from tests.queue.user_tables import TABLES, UserTable
 
 ACCEPTED = Verdict.ACCEPTED
@@ -28,6 +33,13 @@ LEAST = {
     "schedules": ("id status next_run_timestamp", "id"),
 }
 """Columns to read and columns to write. Of a row that its application moves none is written: it is the right to lock it."""
+OF_FUNCTIONS = {
+    "prisma": (f"id maxAttempts {WRITTEN}", WRITTEN),
+    "composite": ("tenant at seq status attempts due error", "status attempts due error"),
+    "schedules": LEAST["schedules"],
+}
+"""Whoever works the rows by SQL functions reads what it sends with rights of its own."""
+EXTERNAL: dict[str, Any] = {"deliver": {"external": {}}}
 
 
 @pytest.fixture
@@ -39,15 +51,21 @@ def role(queue_database: Place, connection: Connection) -> Iterator[str]:
     connection.execute(f"DROP SCHEMA IF EXISTS app CASCADE; DROP OWNED BY {name}")
 
 
-async def missing(database: Database, user: UserTable) -> list[str]:
+async def missing(database: Database, user: UserTable, **more: Any) -> list[str]:
     """The statements that a check asks for."""
-    found = [each for each in await check_mapping(database, QUEUE, spec_of(user)) if each.severity is Severity.ERROR]
+    said = await check_mapping(database, QUEUE, spec_of(user, **more))
+    found = [each for each in said if each.severity is Severity.ERROR]
     assert {each.reason for each in found} <= {"SchemaUsage", "Grants"}
     return [each.message[each.message.rfind("GRANT ") :] for each in found]
 
 
-def granted(connection: Connection, role: str, user: UserTable) -> dict[tuple[str, str], None]:
+def columns_of(read: str, write: str) -> set[tuple[str, str]]:
     """Verbs and columns."""
+    return {("SELECT", each) for each in read.split()} | {("UPDATE", each) for each in write.split()}
+
+
+def granted(connection: Connection, role: str, user: UserTable) -> dict[tuple[str, str], None]:
+    """The same, in their order."""
     query = """SELECT privilege_type, column_name FROM information_schema.column_privileges
         WHERE grantee = %s AND format('%%I.%%I', table_schema, table_name) = %s ORDER BY 1, 2"""
     return dict.fromkeys((verb, column) for verb, column in connection.execute(query, (role, user.name)))
@@ -93,9 +111,8 @@ def test_what_a_check_asks_for_is_enough_for_everything_and_each_part_of_it_is_n
         for statement in await missing(world.database, user):
             connection.execute(statement)
         assert await missing(world.database, user) == []
-        read, write = (set(columns.split()) for columns in LEAST[label])
         rights = granted(connection, role, user)
-        assert set(rights) == {("SELECT", each) for each in read} | {("UPDATE", each) for each in write}
+        assert set(rights) == columns_of(*LEAST[label])
         await everything(world)
         for verb, column in rights:
             connection.execute(f'REVOKE {verb} ("{column}") ON {user.name} FROM {role}')
@@ -116,3 +133,55 @@ def test_what_a_check_asks_for_is_enough_for_everything_and_each_part_of_it_is_n
 def sql_name(user: UserTable) -> str:
     schema, table = user.name.replace('"', "").split(".")
     return f'"{schema}"."{table}"'
+
+
+def moved(world: MappedWorld, *pks: str) -> None:
+    """Their application does so, if it is its to do."""
+    if world.user.label == "schedules":
+        move = 'UPDATE app.schedules SET next_run_timestamp = next_run_timestamp + "interval" WHERE id = ANY (%s)'
+        world.connection.execute(move, ([*map(int, pks)],))
+
+
+async def every_function(caller: Caller) -> None:
+    """Each that there is for rows of a user's table."""
+    world = caller.world
+    await world.add(8)
+    done, one, dead, again, back, *left = rows = caller.claim(8)
+    assert set(caller.renew(*rows)) == {row.fence for row in rows}
+    caller.one("renew_row", one, "1 min")
+    moved(world, done.pk, one.pk)
+    assert caller.settle((done, "Done"), (dead, "Failed", "410", None)) == ["Accepted"] * 2
+    assert caller.one("complete_row", one) == "Accepted"
+    assert caller.one("fail_row", again, "503", "1 hour") == "Accepted"
+    assert caller.one("release_row", back) == "Accepted"
+    assert set(caller.renew(*rows)) == {row.fence for row in left}
+    await world.lapse()
+    assert {row.pk for row in caller.claim(8)} == {back.pk, *(row.pk for row in left)}
+    letter = scalar(caller.connection, "SELECT id FROM soloist.dead_rows")
+    assert caller.retry(letter) == [(letter, True)]
+    assert [row.pk for row in caller.claim(8)] == [dead.pk]
+    if world.user.label != "schedules":
+        assert caller.cancel([caller.key(back)]) == [back.pk]
+
+
+@pytest.mark.parametrize("label", OF_FUNCTIONS)
+def test_what_a_check_asks_for_is_enough_for_every_function_and_for_no_other_write(
+    label: str, queue_database: Place, connection: Connection, role: str
+) -> None:
+    user = TABLES[label]
+
+    async def body(world: MappedWorld) -> None:
+        await register(world.database, QUEUE, spec_of(user, **EXTERNAL))
+        theirs = databases.opened(queue_database.dsn(role))
+        for statement in await missing(theirs, user, **EXTERNAL):
+            connection.execute(statement)
+        assert await missing(theirs, user, **EXTERNAL) == []
+        await theirs.close()
+        assert set(granted(connection, role, user)) == columns_of(*OF_FUNCTIONS[label])
+        with queue_database.connect(role) as other:
+            await every_function(Caller(other, world))
+            for refused in (f"DELETE FROM {user.name}", "DELETE FROM soloist.mapped_queues"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    other.execute(refused)
+
+    in_world(queue_database, connection, user, body)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from soloist.adapters.postgres.migrate import Migration, known, look, migrate, script
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.shells.cli import cli
+from tests.docs.pages import DOCS
 from tests.postgres.pooler import PgBouncer
 from tests.postgres.server import Database, Postgres
 from tests.queue.schema_dump import CHECKSUMS, SCHEMA, checksums, dump
@@ -218,35 +220,83 @@ def test_a_restored_dump_hands_out_no_fence_twice(
 # Rights
 
 
+NAMED = re.compile(r"soloist\.(\w+)|`(\w+)[(`]")
+CALLED = re.compile(r"soloist\.(\w+)\(")
+OF_USERS_TABLES = ("_row", "_rows")
+"""How functions end that need rights on a table of the user's too; those have a test of their own."""
+
+
+@dataclass
+class Role:
+    """A connection that remembers what was called."""
+
+    connection: psycopg.Connection[Any]
+    called: set[str] = field(default_factory=set)
+
+    def ask(self, query: str, *values: object) -> list[Any]:
+        self.called.update(CALLED.findall(query))
+        return self.connection.execute(query, values).fetchall()
+
+    def refused(self, query: str) -> None:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            self.ask(query)
+
+
+def named_in_the_docs(connection: psycopg.Connection[Any]) -> set[str]:
+    """Functions of soloist that the pages speak of, but for those that grant."""
+    pages = "".join((DOCS / page).read_text(encoding="utf-8") for page in ("queues.md", "tables.md", "transactions.md"))
+    made = connection.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'soloist'::regnamespace").fetchall()
+    words = {word for pair in NAMED.findall(pages) for word in pair}
+    return {name for (name,) in made if name in words and not name.startswith("allow_")}
+
+
 def test_a_role_that_may_enqueue_can_do_nothing_else(postgres: Postgres, own_queue_database: Database) -> None:
     own_queue_database.psql(f"SELECT soloist.allow_enqueue('{postgres.role('producer')}')")
     with own_queue_database.connect("producer") as connection:
-        assert one(connection, "SELECT soloist.enqueue('q', '{}', unique_key => 'a')") is not None
-        assert one(connection, "SELECT soloist.enqueue('q', '{}', unique_key => 'a')") is None
-        assert one(connection, "SELECT count(*) FROM soloist.enqueue_many('q', ARRAY['{}', '{}']::jsonb[])") == 2
-        for refused in ("soloist.claim('q')", "soloist.cancel(ARRAY[1])", "soloist.next_fence()", "soloist.work_items"):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(f"SELECT * FROM {refused}")
+        role = Role(connection)
+        assert role.ask("SELECT soloist.enqueue('q', '{}', unique_key => 'a')") != [(None,)]
+        assert role.ask("SELECT soloist.enqueue('q', '{}', unique_key => 'a')") == [(None,)]
+        assert role.ask("SELECT count(*) FROM soloist.enqueue_many('q', ARRAY['{}', '{}']::jsonb[])") == [(2,)]
+        for refused in (
+            "claim('q')", "cancel(ARRAY[1])", "cancel_key('q', 'a')", "retry_dead('q')", "purge_dead('q', '0')",
+            "depths(ARRAY['q'])", "once('k', 1)", "checkpoint('n')", "claim_rows('q')", "next_fence()", "work_items",
+        ):  # fmt: skip
+            role.refused(f"SELECT * FROM soloist.{refused}")
 
 
-def test_a_role_that_may_work_needs_nothing_more_for_it(postgres: Postgres, own_queue_database: Database) -> None:
+def test_a_role_that_may_work_needs_nothing_more_for_any_function_of_the_docs(
+    postgres: Postgres, own_queue_database: Database
+) -> None:
     own_queue_database.psql(f"SELECT soloist.allow_work('{postgres.role('hand')}')")
     with own_queue_database.connect("hand") as connection:
-        connection.execute("SELECT soloist.enqueue_many('q', array_agg('{}'::jsonb)) FROM generate_series(1, 3)")
-        claims = connection.execute("SELECT id, fence FROM soloist.claim('q', 3, hold => true)").fetchall()
+        role = Role(connection)
+        role.ask("SELECT soloist.enqueue_many('q', array_fill('{}'::jsonb, ARRAY[8]))")
+        assert role.ask("SELECT soloist.enqueue('q', '{}', now() + '1 day', 'a')")
+        claims = role.ask("SELECT id, fence FROM soloist.claim('q', 8, hold => true)")
         ids, fences = [row[0] for row in claims], [row[1] for row in claims]
-        connection.execute("SELECT soloist.renew(%s, %s, '1 s')", (ids, fences))
-        connection.execute("SELECT soloist.complete(%s, %s)", (ids[:1], fences[:1]))
-        connection.execute("SELECT soloist.fail(%s, %s, '{x}', '{null}')", (ids[1:2], fences[1:2]))
-        connection.execute("SELECT soloist.release(%s, %s)", (ids[2:], fences[2:]))
-        connection.execute("SELECT soloist.retry_dead('q'), soloist.cancel(%s), soloist.purge_dead('q', '0')", (ids,))
-        connection.execute("SELECT soloist.once('k', 1), soloist.checkpoint('n', '1', 1), soloist.take_epoch('s', 1)")
-        connection.execute("SELECT soloist.record_run('j', 'k', now(), 1), soloist.check_epoch('s', 1)")
-        connection.execute(
-            "SELECT soloist.prune_runs('0'), soloist.prune_once('0'), max(version) FROM soloist.migrations"
-        )
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            connection.execute("DELETE FROM soloist.migrations")
+        assert len(role.ask("SELECT soloist.renew(%s, %s, '1 min')", ids, fences)) == 8
+        assert role.ask("SELECT soloist.complete(%s, %s)", ids[:1], fences[:1])
+        assert role.ask("SELECT soloist.fail(%s, %s, '{x}', '{null}')", ids[1:2], fences[1:2])
+        assert role.ask("SELECT soloist.release(%s, %s)", ids[2:3], fences[2:3])
+        settled = "SELECT soloist.settle(%s, %s, '{Interrupted}', '{x}', '{null}')"
+        assert role.ask(settled, ids[3:4], fences[3:4])
+        role.ask("SELECT soloist.renew_or_raise(%s, %s, '1 min')", ids[4], fences[4])
+        role.ask("SELECT soloist.complete_or_raise(%s, %s)", ids[4], fences[4])
+        role.ask("SELECT soloist.fail_or_raise(%s, %s, 'x', NULL)", ids[5], fences[5])
+        role.ask("SELECT soloist.release_or_raise(%s, %s)", ids[6], fences[6])
+        depths = "SELECT ready, scheduled, in_flight, dead FROM soloist.depths(ARRAY['q'])"
+        assert role.ask(depths) == [(2, 1, 1, 3)]
+        assert role.ask("SELECT soloist.cancel(%s)", ids[7:]) == [(ids[7],)]
+        assert role.ask("SELECT soloist.cancel_key('q', 'a')")
+        assert role.ask("SELECT soloist.retry_dead(%s)", ids[1:2]) == [(ids[1],)]
+        assert role.ask("SELECT soloist.retry_dead('q', 1)")
+        assert role.ask("SELECT soloist.purge_dead('q', '0')")
+        role.ask("SELECT soloist.once('k', 1), soloist.checkpoint('n', '1', 1), soloist.take_epoch('s', 1)")
+        role.ask("SELECT soloist.record_run('j', 'k', now(), 1), soloist.check_epoch('s', 1)")
+        role.ask("SELECT soloist.prune_runs('0'), soloist.prune_once('0'), max(version) FROM soloist.migrations")
+        missing = named_in_the_docs(connection) - role.called
+        assert {name for name in missing if not name.endswith(OF_USERS_TABLES)} == set()
+        role.refused("DELETE FROM soloist.migrations")
 
 
 def test_nobody_else_has_any_right(postgres: Postgres, queue_database: Database) -> None:

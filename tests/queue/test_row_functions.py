@@ -6,15 +6,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from click.testing import CliRunner
-from psycopg.rows import class_row
 
 import tests.queue.databases as databases
 from soloist.adapters.postgres.registration import register
@@ -25,6 +22,7 @@ from tests.cluster.children import until
 from tests.contracts.rows import HOUR, Key
 from tests.docs.pages import DOCS
 from tests.postgres.server import Database as Place
+from tests.queue.caller import Caller
 from tests.queue.examples import BLOCK
 from tests.queue.mapped_world import QUEUE, MappedWorld, in_world, made, spec_of
 from tests.queue.plans import explained
@@ -34,58 +32,6 @@ from tests.queue.user_tables import TABLES
 SIDECAR = ["prisma", "snake", "uuid", "composite", "bare", "schedules"]
 WRITTEN = ["prisma", "snake", "uuid", "composite", "bare"]
 Enter = Callable[..., None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
-    """One row that soloist.claim_rows gave."""
-
-    pk: str
-    fence: int
-    attempt: int
-    tries: int
-    reclaims: int
-    due_at: datetime | None
-    payload: str | None
-    columns: dict[str, Any]
-
-
-class Caller:
-    """A worker in another language: all that it has is a connection."""
-
-    def __init__(self, connection: Connection, world: MappedWorld) -> None:
-        self.connection, self.world = connection, world
-
-    def claim(self, n: int = 1, **more: Any) -> list[Claimed]:
-        named = "".join(f", {name} => %({name})s" for name in more)
-        query = f"SELECT * FROM soloist.claim_rows(%(queue)s, %(n)s{named})"
-        with self.connection.cursor(row_factory=class_row(Claimed)) as cursor:
-            return cursor.execute(query, {"queue": QUEUE, "n": n, **more}).fetchall()
-
-    def settle(self, *said: tuple[Claimed, str] | tuple[Claimed, str, str | None, str | None]) -> list[str]:
-        columns = [list(column) for column in zip(*(((*each, None, None)[:4]) for each in said), strict=True)]
-        values = [QUEUE, [row.pk for row in columns[0]], [row.fence for row in columns[0]], *columns[1:]]
-        query = "SELECT verdict FROM soloist.settle_rows(%s, %s, %s, %s, %s::text[], %s::interval[])"
-        return [row[0] for row in self.connection.execute(query, values)]
-
-    def one(self, verb: str, row: Claimed, *more: Any) -> Any:
-        holes = ", %s" * len(more)
-        return scalar(self.connection, f"SELECT soloist.{verb}(%s, %s, %s{holes})", (QUEUE, row.pk, row.fence, *more))
-
-    def cancel(self, keys: list[Key]) -> list[str]:
-        single = len(self.world.shape.table.id) == 1
-        pks = [key[0] if single else scalar(self.connection, "SELECT %s::text[]::text", ([*key],)) for key in keys]
-        query = "SELECT soloist.cancel_rows(%s, %s::text[])"
-        return [row[0] for row in self.connection.execute(query, (QUEUE, pks))]
-
-    def key(self, row: Claimed | str) -> Key:
-        pk = row if isinstance(row, str) else row.pk
-        if len(self.world.shape.table.id) == 1:
-            return (pk,)
-        return tuple(scalar(self.connection, "SELECT %s::text[]", (pk,)))
-
-    def states(self, keys: list[Key]) -> list[str]:
-        return [self.world.standing(key).state for key in keys]
 
 
 @pytest.fixture
@@ -222,10 +168,7 @@ def test_a_row_is_renewed_failed_and_released_by_itself(enter: Enter, label: str
         assert caller.world.standing(key).state == "dead"
         (letter,) = caller.connection.execute("SELECT id, attempt FROM soloist.dead_rows").fetchall()
         assert letter[1] == 3
-        again = caller.connection.execute(
-            "SELECT * FROM soloist.retry_dead_rows(%s, %s)", (QUEUE, [letter[0]])
-        ).fetchall()
-        assert again == [(letter[0], True)]
+        assert caller.retry(letter[0]) == [(letter[0], True)]
         (row,) = caller.claim()
         assert (row.attempt, row.tries) == (3, 1)
 
