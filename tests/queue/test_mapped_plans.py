@@ -187,14 +187,31 @@ def test_behind_rows_that_an_old_transaction_keeps_a_claim_starts_where_the_last
     assert not {node for node in from_the_head.nodes if any(word in node for word in FORBIDDEN)}
 
 
-@pytest.mark.parametrize("crowded", [("prisma", ROWS), *IN_BULK], indirect=True, ids=label_of)
-def test_rows_that_were_given_up_do_not_slow_a_claim(crowded: Crowded) -> None:
-    """The whole table is of them, their attempts used up and their time long past, but for ten."""
+def assert_ten_are_found(crowded: Crowded, other: str) -> None:
+    """Beside ten that are due, when all others have become something else."""
     connection, user = crowded.connection, crowded.world.user
-    connection.execute(f'UPDATE {user.name} SET "status" = \'FAILED\', "attempts" = "maxAttempts"')
+    connection.execute(f"UPDATE {user.name} SET {other}")
     connection.execute(f"VACUUM {user.name}")
     connection.execute(user.new.format(due="now()", count=10))
     for generic in (False, True):
         rows, plan = crowded.claim(generic=generic)
         assert len(rows) == (0 if generic else 10)
-        assert_cheap(plan, DUE_INDEX["prisma"])
+        assert_cheap(plan, DUE_INDEX[user.label.split()[0]])
+
+
+GIVEN_UP = ["prisma", "prisma inline", "composite"]
+
+
+@pytest.mark.parametrize("crowded", [*((label, ROWS) for label in GIVEN_UP), *IN_BULK], indirect=True, ids=label_of)
+def test_rows_that_were_given_up_do_not_slow_a_claim(crowded: Crowded) -> None:
+    """The whole table is of them, their time long past."""
+    status = crowded.world.shape.table.status
+    assert status is not None
+    assert_ten_are_found(crowded, f"\"{status.column}\" = '{status.failed}'")
+
+
+def test_rows_that_are_not_due_yet_do_not_slow_a_claim(crowded: Crowded) -> None:
+    table = crowded.world.shape.table
+    assert table.status is not None
+    waits = f"\"{table.status.column}\" = '{table.status.pending[0]}'"
+    assert_ten_are_found(crowded, f"{waits}, \"{table.due_at}\" = now() + interval '1 day'")
