@@ -30,8 +30,9 @@ from tests.cluster.metrics_page import series
 LONG = {"SOLOIST_LEASE_DURATION": "60", "SOLOIST_LEASE_RETRY_PERIOD": "5", "SOLOIST_LEASE_MARGIN": "6"}
 """No test of a desk is about leadership: an API server that is slow for a while costs nobody the Lease."""
 
-DENIED = "127.0.0.2"
-"""An address that no http action may call, as whoever runs the controllers has it."""
+RECEIVER, ANY_HERE, DENIED, DENIED_NETWORK = "127.0.0.1", "0.0.0.0", "127.0.0.2", "127.0.0.0/8"
+"""What http actions may call, as whoever runs the controllers has it: of a denied network the receiver's address alone, and
+one that leads to the receiver too and is refused by default."""
 
 ALONE, STAFFED = ("a",), ("a", "b", "c")
 """The first leads, the others stand by."""
@@ -139,7 +140,8 @@ def desk(
     crew = Crew(control_plane, namespace, folder)
     try:
         with Backend(folder / "backend") as backend:
-            start(crew, *members, **LONG, SOLOIST_HTTP_DENY=f"{DENIED}/32")
+            allowed = f"{RECEIVER}/32,{ANY_HERE}/32"
+            start(crew, *members, **LONG, SOLOIST_HTTP_DENY=DENIED_NETWORK, SOLOIST_HTTP_ALLOW=allowed)
             children = {name: crew.members[name].child() for name in members}
             yield Desk(crew=crew, backend=backend)
             assert {name: crew.members[name].child() for name in members} == children, "one was started again"

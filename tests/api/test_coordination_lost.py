@@ -15,7 +15,7 @@ from tests.api.going_on import SOON, check, goes_on, let_pass, tick, told
 from tests.api.reasons import moment
 from tests.api.tending import EVERY_TICK, STEADY, leads, now, start
 from tests.cluster.backend import Backend
-from tests.cluster.faults import UNAVAILABLE, Freeze
+from tests.cluster.faults import FORBIDDEN, INTERNAL, UNAVAILABLE, Freeze
 from tests.cluster.https_proxy import HttpsProxy
 from tests.cluster.metrics_page import series
 from tests.cluster.proxy import TcpProxy
@@ -120,6 +120,34 @@ def test_an_outage_of_the_whole_api_server_is_told_by_one_event_once_it_is_back(
         event["metadata"]["name"]
     ]
     assert "series" not in event
+    check(crew, backend, "sweep", "/s")
+
+
+def test_what_a_controller_survives_is_counted_under_where_it_was(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    crew.server = https_proxy.server
+    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
+    start(crew, "a", SOLOIST_RELIST="3", SOLOIST_STALENESS_LIMIT="30", **LONG)
+    member = crew.members["a"]
+    goes_on(backend, "/s")
+    child, events = member.child(), https_proxy.on("POST", "/events", FORBIDDEN)
+    for where, method, path, answer in (
+        ("relist", "GET", r"/scheduledjobs\?(?!.*watch)", UNAVAILABLE),
+        ("scheduler", "PUT", r"/scheduledjobs/sweep/status$", INTERNAL),
+    ):
+        assert survived(member, where) == 0
+        rule = https_proxy.on(method, path, answer)
+        crew.wait(lambda where=where: survived(member, where), what=f"{where} is counted", timeout=SOON)
+        rule.remove()
+        goes_on(backend, "/s", 3)
+    assert survived(member, "event dropped") == 0
+    crew.job("nowhere", schedule="@hourly", timeZone="Mars/Olympus", http={"url": backend.url("/n")})
+    crew.wait(lambda: survived(member, "event dropped"), what="an Event that is refused is counted", timeout=SOON)
+    events.remove()
+    goes_on(backend, "/s", 3)
+    assert leads(member)
+    assert member.child() == child
     check(crew, backend, "sweep", "/s")
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from base64 import b64encode
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.api.desk import DENIED, Desk, lines, moment, phase, tick
+from tests.api.desk import ANY_HERE, DENIED, DENIED_NETWORK, Desk, lines, moment, phase, tick
 from tests.api.tending import KEEP, now
 from tests.cluster.children import until
 from tests.cluster.free_ports import free_ports
@@ -60,9 +62,8 @@ def test_what_is_retried_and_what_is_not(desk: Desk) -> None:
     desk.http("slow", **once_a_year, timeoutSeconds=4)
     desk.http("refused", **once_a_year, http={"url": f"http://127.0.0.1:{closed}/"})
     desk.http("metadata", **once_a_year, http={"url": "http://169.254.169.254/latest/meta-data"})
-    desk.http("denied", **once_a_year, http={"url": f"http://{DENIED}:{closed}/"})
     found = {}
-    names = ("twice", "absent", "never", "torn", "slow", "refused", "metadata", "denied")
+    names = ("twice", "absent", "never", "torn", "slow", "refused", "metadata")
     for name in names:
         desk.status(name, lambda s: "observedSchedule" in s, what="it is seen")
         desk.crew.trigger(name, f"{name}-run")
@@ -82,15 +83,13 @@ def test_what_is_retried_and_what_is_not(desk: Desk) -> None:
         "slow": ("Unknown", 1),
         "refused": ("Failed", 3),
         "metadata": ("Failed", 1),
-        "denied": ("Failed", 1),
     }
-    reasons = {name: found[name]["reason"] for name in ("torn", "slow", "refused", "metadata", "denied", "absent")}
+    reasons = {name: found[name]["reason"] for name in ("torn", "slow", "refused", "metadata", "absent")}
     assert reasons == {
         "torn": "ReplyLost",
         "slow": "TimedOut",
         "refused": "ConnectionFailed",
         "metadata": "AddressRefused",
-        "denied": "AddressRefused",
         "absent": "UnexpectedStatus",
     }
     assert found["never"]["response"] == {"statusCode": 500, "excerpt": "out of order"}
@@ -105,6 +104,21 @@ def test_what_is_retried_and_what_is_not(desk: Desk) -> None:
         timeout=90,
     )
     assert not desk.events("twice"), events
+
+
+def test_the_operator_says_which_addresses_are_called_and_which_are_not(desk: Desk) -> None:
+    """That of the receiver, which all other tests call, is allowed out of the denied network."""
+    once_a_year, port = {"schedule": "0 0 1 1 *"}, urlsplit(desk.backend.url("/")).port
+    with socket.create_server((DENIED, 0)) as nobody:
+        nobody.setblocking(False)
+        desk.http("opened", **once_a_year, http={"url": f"http://{ANY_HERE}:{port}/opened"})
+        desk.http("denied", **once_a_year, http={"url": f"http://{DENIED}:{nobody.getsockname()[1]}/"})
+        opened, denied = (outcome(desk, name, f"{name}-run") for name in ("opened", "denied"))
+        with pytest.raises(BlockingIOError):
+            nobody.accept()
+    assert (opened["phase"], len(desk.calls("opened"))) == ("Succeeded", 1)
+    assert (denied["phase"], denied["reason"]) == ("Failed", "AddressRefused")
+    assert f"{DENIED} is in the denied network {DENIED_NETWORK}" in str(denied["message"])
 
 
 def test_an_unknown_call_counts_as_going_on_until_its_time_out_has_passed(desk: Desk) -> None:
