@@ -98,8 +98,11 @@ class Store(Protocol):
 class Launcher(Protocol):
     """Runs one attempt of an action to its end. Cancelling the awaiting task abandons it: a Job goes on, ``stop`` ends it."""
 
-    async def prepare(self, order: Order) -> None:
-        """Make ready ahead of the time whatever does nothing by itself: for ``job``, the suspended Job."""
+    async def prepare(self, order: Order) -> str:
+        """Make ready ahead of the time whatever does nothing by itself: for ``job``, the suspended Job, of which this is the uid.
+
+        Empty where nothing is made ready, or it cannot be yet.
+        """
 
     async def launch(self, order: Order) -> Outcome:
         """The effect itself, now. The caller has the right to it (a recorded run, a trusted term)."""
@@ -107,6 +110,7 @@ class Launcher(Protocol):
     async def found(self, order: Order) -> Outcome | None:
         """What became of an attempt that another process launched, waiting for its end; None: it was certainly not launched.
 
+        Nor can it be any more by whoever had the right to it then: ``order.fence`` has taken what was made ready.
         For an action that cannot tell (``http``) raises ``PermanentError``: the caller decides by the end of the term.
         """
 

@@ -156,10 +156,11 @@ async def abandon(task: asyncio.Task[Outcome]) -> None:
 def test_preparing_starts_nothing_and_may_be_repeated(enter: Enter) -> None:
     async def body(world: World) -> None:
         for _ in range(2):
-            await world.launcher.prepare(world.order)
+            made = await world.launcher.prepare(world.order)
         assert await world.effects() == []
         if world.tells:
-            assert await world.successor.found(world.order) is None, "it was certainly not launched"
+            recorded = replace(world.order, prepared=made)
+            assert await world.successor.found(recorded) is None, "it was certainly not launched"
 
     enter(body)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.domain.test_protocol_model import SPECS, TRANSACTIONS, walk
+from tests.domain.test_protocol_model import JOBS, SPECS, TRANSACTIONS, walk
 from tests.domain.world import World
 
 CRDS = Path(__file__).parents[2] / "manifests" / "crds"
@@ -34,7 +34,7 @@ def pruned(value: Any, schema: dict[str, Any], path: str = "status") -> Iterator
             yield from pruned(item, schema.get("items", {}), f"{path}[]")
 
 
-@pytest.mark.parametrize("spec", [*SPECS, TRANSACTIONS[0]], ids=range(len(SPECS) + 1))
+@pytest.mark.parametrize("spec", [*SPECS, TRANSACTIONS[0], JOBS[0]], ids=range(len(SPECS) + 2))
 def test_no_field_of_a_written_status_is_pruned(spec: dict[str, Any]) -> None:
     jobs, runs = schema_of("scheduledjobs.yaml"), schema_of("jobruns.yaml")
     seen: set[str] = set()
@@ -49,3 +49,4 @@ def test_no_field_of_a_written_status_is_pruned(spec: dict[str, Any]) -> None:
             seen |= {f"active.{key}" for entry in world.job["status"].get("active", ()) for key in entry}
     assert {"active.launchTime", "active.timeoutSeconds", "active.action", "phase", "attempt"} <= seen
     assert ("active.ledger" in seen) == ("sql" in spec)
+    assert ("active.prepared" in seen) == ("job" in spec)

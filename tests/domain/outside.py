@@ -5,7 +5,7 @@ What breaks the promise is a breach as soon as it is begun, or committed.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from soloist.domain.actions import FailedKnown, Outcome, Succeeded
@@ -40,13 +40,15 @@ class Transaction(Action):
 class Job(Action):
     """An object that its run owns, suspended until somebody starts it. Until then ``start`` is 0 and ``end`` how long it takes.
 
-    ``stray``: started by a request that came late, when no process had that run in hand any more.
+    ``epoch``: the term that may start it. ``asked``: the Job that may have been started by what its sender has no answer to.
     """
 
     name: str = ""
     generation: int = 0
+    made: str = ""
+    epoch: int = 0
     started: bool = False
-    stray: bool = False
+    asked: "Job | None" = None
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Outside(ApiServer):
 
     actions: list[Action] = field(default_factory=list)
     jobs: dict[str, Job] = field(default_factory=dict)
+    made: int = 0
     begun: dict[str, Job] = field(default_factory=dict)
     databases: dict[str, Database] = field(default_factory=lambda: defaultdict(Database))
     launched: dict[datetime, str] = field(default_factory=dict)
@@ -112,19 +115,28 @@ class Outside(ApiServer):
         if self.moment() < action.tick - timedelta(seconds=2):
             raise Breach("launched more than two seconds early")
 
-    def begin(self, job: Job, *, stray: bool = False) -> None:
-        """Start that very Job. One that is gone, or that was started before, is none to start."""
-        if self.jobs.get(job.name) is not job or job.started:
+    def make(self, wanted: Job) -> Job:
+        """A Job of that name, suspended; the one that is there, where there is one."""
+        self.made += 1
+        return self.jobs.setdefault(wanted.name, replace(wanted, made=f"job-{self.made}", asked=None))
+
+    def begin(self, job: Job, *, held: int, epoch: int) -> None:
+        """Start that very Job for ``epoch``. One that is gone, was started before, or is not ``held`` any more, is none to start."""
+        if self.jobs.get(job.name) is not job or job.started or job.epoch != held:
             return
         if self.begun.setdefault(job.uid, job) is not job:
             raise Breach(f"two Jobs of {job.uid} are started")
+        for run in self.runs.values():
+            phase = run.get("status", {}).get("phase", "Pending")
+            if run["metadata"]["uid"] == job.uid and phase not in ("Pending", "Running"):
+                raise Breach(f"the Job of {job.uid} is started, which ended {phase}")
         self.check_tick(job)
-        at_once = [a for a in self.actions if a.start <= self.t < a.end and not (isinstance(a, Job) and a.stray)]
-        if at_once and not stray and self.job["spec"]["concurrencyPolicy"] == "Forbid":
+        at_once = [a for a in self.actions if a.start <= self.t < a.end]
+        if at_once and self.job["spec"]["concurrencyPolicy"] == "Forbid":
             raise Breach(f"two Jobs at once under Forbid: {at_once[0]} and {job}")
-        job.started, job.stray, job.start, job.end = True, stray, self.t, self.t + job.end
+        job.started, job.epoch, job.start, job.end = True, epoch, self.t, self.t + job.end
         self.actions.append(job)
-        self.log.append(f"{self.t} START of the Job of {job.uid}{' by a late request' if stray else ''}")
+        self.log.append(f"{self.t} START of the Job of {job.uid}")
 
     def remove(self, job: Job) -> None:
         """Delete that very Job with its Pods. Whoever waits for its end sees that it is gone."""

@@ -273,11 +273,6 @@ def test_no_effect_of_a_transaction_commits_twice_or_for_a_run_that_was_given_up
 
 
 def test_no_job_is_started_twice_or_early_nor_ends_unknown_while_it_is_there() -> None:
-    """No more than that is held of a start that arrives after its sender's death while nobody has the run in hand.
-
-    Its Job goes on beside others, whatever concurrencyPolicy says, and though the run was skipped meanwhile. And a Job that is
-    made by a late request once another of its run was started and removed is left out: it looks like one never started.
-    """
     TAKEN.clear()
     step_the_intact_rules_of_jobs()
     assert sum(TAKEN) >= 25_000
@@ -310,6 +305,10 @@ def not_taken_over() -> Iterator[None]:
         for module in (recording, adoption, launching):
             stack.enter_context(mock.patch.object(module, "ours_alone", return_value=True))
         yield
+
+
+def not_prepared() -> Any:
+    return mock.patch.object(recording, "unprepared", return_value=False)
 
 
 def jitter_of_now() -> Any:
@@ -407,6 +406,18 @@ FAULTS: dict[str, Fault] = {
     "a Job is made anew without a look at the one that is there": Fault(specs=JOBS, world="always another Job"),
     "a Job that is gone is taken for one that was not started": Fault(
         specs=JOBS, world="what is gone was not started", often={"crash": 8, "person": 4}
+    ),
+    "a Job is not taken by whoever is told that it was not started": Fault(
+        seed=1425, specs=JOBS, world="a Job is not taken", often={"arrive": 16, "crash": 8, "suspend": 8}
+    ),
+    "another Job is made though a start was sent": Fault(
+        seed=379, specs=JOBS, world="another Job for a start that was sent", often={"delete": 10, "person": 6}
+    ),
+    "any Job that was not started tells that none was": Fault(
+        seed=584, specs=JOBS[-1:], world="any Job tells", often={"arrive": 12, "crash": 8}
+    ),
+    "a run is recorded before its Job stands ready": Fault(
+        seed=4, specs=JOBS, how=not_prepared, often={"crash": 8, "person": 4}
     ),
 }
 BUDGET = 6_000

@@ -43,6 +43,7 @@ from tests.domain.outside import Action, Job, Outside, Transaction
 
 LEASE, TRUST = 3_000, 2_600
 LEASE_NAME = "soloist/soloist"
+GONE = UnknownOutcome(reason="JobGone", message="nobody saw how it ended")
 
 
 def told(step: Step) -> str:
@@ -90,12 +91,16 @@ class LeaseRecord:
 
 @dataclass
 class World(Outside):
-    """All of it; what is wrong on purpose with it is named by ``broken``. ``ends``: of all terms, as their successors wrote them."""
+    """All of it; what is wrong on purpose with it is named by ``broken``. ``ends``: of all terms, as their successors wrote them.
+
+    ``doubtful``: runs whose Job somebody asked to start, or of whose record or Job an answer was lost.
+    """
 
     lease: LeaseRecord = field(default_factory=LeaseRecord)
     processes: list[Process] = field(default_factory=list)
     late: list[Callable[[], Any]] = field(default_factory=list)
     ends: dict[int, datetime] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
     parsed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -276,6 +281,7 @@ class World(Outside):
         match step:
             case WriteJob():
                 patch = status.compose(view, step)
+                self.doubtful |= {entry.uid for entry in step.add if fate == 3}
                 self._write(process, fate, lambda: self._decided(view, step, patch))
             case CreateRun():
                 self._create(process, fate, view, step)
@@ -341,7 +347,9 @@ class World(Outside):
         elif done and uid in process.memory:
             process.memory[uid] = memory.certain(known)
         left = self.jobs.get(name)
-        unwanted = done and isinstance(step, WriteRun) and step.phase is Phase.SKIPPED and known.prepared
+        entry = view.job.entry(uid)
+        ready = known.prepared or (entry is not None and entry.prepared)
+        unwanted = done and isinstance(step, WriteRun) and step.phase is Phase.SKIPPED and ready
         if unwanted and left is not None and left.uid == uid:
             self.remove(left)
 
@@ -351,9 +359,14 @@ class World(Outside):
             raise Breach(f"{job.uid} ends {step.phase}, though its Job is there and was started")
 
     def _check_given_up(self, view: View, step: WriteRun) -> None:
-        """Nobody may be said not to know of a run whose instant lies behind the end of the term that recorded it."""
+        """Nobody may be said not to know of a run whose instant lies behind the end of the term that recorded it.
+
+        Nor of a Job's, where nobody asked to start that, and every answer came.
+        """
         entry, run = view.job.entry(step.run.uid), step.run
         unknown = step.phase.held or (step.phase is Phase.RETRYING and step.reason == OUTCOME_UNKNOWN)
+        if unknown and entry is not None and a_job_tells(entry) and run.uid not in self.doubtful:
+            raise Breach(f"given up, though nobody asked to start its Job: {run.tick} {run.uid}")
         if entry is None or entry.launch_at is None or run.phase is not Phase.PENDING:
             return
         end = self.ends.get(entry.epoch)
@@ -363,9 +376,8 @@ class World(Outside):
     def _cancel(self, process: Process, view: View, step: Cancel, fate: int) -> None:
         """A Job is stopped first. Where no answer comes nothing is remembered, and the rules ask again.
 
-        A start that is still asked for is given up here at once; a controller gives it up when its Job is seen gone.
+        Nor is a start given up then that is still asked for.
         """
-        process.starting.pop(step.uid, None)
         entry = view.job.entry(step.uid)
         if entry is not None and a_job_tells(entry):
             job = self.jobs.get(entry.run)
@@ -377,6 +389,7 @@ class World(Outside):
                     stop()
             if fate:
                 return
+        process.starting.pop(step.uid, None)
         process.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)
         for action in self.actions:
             if action.uid == step.uid and not action.seen:
@@ -443,7 +456,8 @@ class World(Outside):
         if fate == 2 or entry is None:
             return
         if a_job_tells(entry):
-            process.memory[run.uid] = self._told_by_the_job(view.remembered(run.uid), entry)
+            told = self._told_by_the_job(view.remembered(run.uid), entry, view.epoch)
+            process.memory[run.uid] = told if fate != 1 else process.memory.get(run.uid, NOTHING)
             return
         if not the_ledger_tells(entry):
             return
@@ -475,6 +489,7 @@ class World(Outside):
             limit=limit,
             name=run.name,
             generation=view.job.generation,
+            epoch=view.epoch,
         )
 
     def _made(self, wanted: Job) -> Job:
@@ -485,47 +500,59 @@ class World(Outside):
             if usable and self.broken != "always another Job":
                 return there
             self.remove(there)
-        return self.jobs.setdefault(wanted.name, replace(wanted))
+        return self.make(wanted)
 
     def _prepare(self, process: Process, wanted: Job, fate: int) -> None:
-        """What comes of it is not remembered: to start it is to find it, or to make it."""
-        process.memory[wanted.uid] = memory.prepared(process.memory.get(wanted.uid, NOTHING))
-        if fate in (0, 1):
-            self._made(wanted)
-        elif fate == 3:
-            self.late.append(partial(self._make_late, wanted))
-
-    def _make_late(self, wanted: Job) -> None:
-        if wanted.uid not in self.begun:
-            self.jobs.setdefault(wanted.name, wanted)
+        """To start it is to find it, or to make it; where an answer came, the record names what stands ready."""
+        made = self._made(wanted).made if fate in (0, 1) else ""
+        if fate == 3:
+            self.late.append(partial(self.make, wanted))
+        if fate:
+            self.doubtful.add(wanted.uid)
+        process.memory[wanted.uid] = memory.prepared(process.memory.get(wanted.uid, NOTHING), "" if fate else made)
 
     def _start(self, process: Process, wanted: Job, fate: int) -> None:
-        """Find the run's Job, or make it, and start it by its uid; again and again until an answer comes."""
+        """Find the run's Job, or make it, and start it by its uid; again and again until an answer comes.
+
+        Once that was sent no other Job will do: the one it was sent for may have been started, and be gone.
+        """
         process.starting.pop(wanted.uid, None)
         known = process.memory.get(wanted.uid, NOTHING)
         if not known.running:
             return
-        if fate:
-            process.starting[wanted.uid] = wanted
+        self.doubtful.add(wanted.uid)
         if fate == 2:
+            process.starting[wanted.uid] = wanted
             return
-        job = self._made(wanted)
+        forgetful = self.broken in ("another Job for a start that was sent", "always another Job")
+        asked = None if forgetful else wanted.asked
+        if asked is not None and self.jobs.get(wanted.name) is not asked:
+            process.memory[wanted.uid] = memory.ended(known, GONE)
+            return
+        job = asked or self._made(wanted)
+        if fate:
+            process.starting[wanted.uid] = replace(wanted, asked=job)
+        begin = partial(self.begin, job, held=job.epoch, epoch=wanted.epoch)
         if fate == 3:
-            self.late.append(partial(self._begin_late, job))
+            self.late.append(begin)
             return
-        self.begin(job)
+        begin()
         if job.seen:
             process.memory[wanted.uid] = memory.ended(known, job.outcome)
 
-    def _begin_late(self, job: Job) -> None:
-        in_hand = any(process.memory.get(job.uid, NOTHING).running for process in self.processes)
-        self.begin(job, stray=not in_hand)
+    def _told_by_the_job(self, known: Memory, entry: Entry, epoch: int) -> Memory:
+        """Whether it was started, and, once it is over, how it ended. Where it is gone nobody saw that.
 
-    def _told_by_the_job(self, known: Memory, entry: Entry) -> Memory:
-        """Whether it was started, and, once it is over, how it ended. Where it is gone nobody saw that."""
+        One that was not started is taken for this term, so that nobody else starts it from now on.
+        """
         job = self.jobs.get(entry.run)
-        if job is None and self.broken != "what is gone was not started":
-            return memory.inspected(known, UnknownOutcome(reason="JobGone", message="nobody saw how it ended"))
-        if job is None or job.uid != entry.uid or not job.started:
+        if job is not None and job.uid == entry.uid and job.started:
+            return memory.inspected(known, job.outcome) if job.seen else memory.inspecting(known)
+        if self.broken == "what is gone was not started" and job is None:
             return memory.inspected(known, None)
-        return memory.inspected(known, job.outcome) if job.seen else memory.inspecting(known)
+        if job is None or job.uid != entry.uid:
+            return memory.inspected(known, GONE)
+        if self.broken != "a Job is not taken":
+            job.epoch = epoch
+        named = job.made == entry.prepared or self.broken == "any Job tells"
+        return memory.inspected(known, None if named else GONE)

@@ -15,7 +15,8 @@ class FakeLauncher:
     until: asyncio.Event | None = None
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def prepare(self, order: Order) -> None: ...
+    async def prepare(self, order: Order) -> str:
+        return ""
 
     async def stop(self, order: Order) -> None: ...
 

@@ -120,7 +120,10 @@ def asking(ledger: str) -> Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Everything that one attempt needs to know. ``key`` is the same for all attempts of a run; ``fence`` is the term's epoch."""
+    """Everything that one attempt needs to know. ``key`` is the same for all attempts of a run; ``fence`` is the term's epoch.
+
+    ``prepared``: what its record says was made ready for it, by uid; to find what became of it.
+    """
 
     namespace: str
     job_name: str
@@ -134,6 +137,7 @@ class Order:
     fence: int
     timeout: timedelta
     action: Action
+    prepared: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

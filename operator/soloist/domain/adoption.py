@@ -1,6 +1,6 @@
 """Runs that an earlier term of this Lease recorded and left without an outcome.
 
-A Job tells what became of it. A ledger tells whether a transaction was committed, once the earlier term can commit no more;
+A Job tells what became of it; whoever is told that it was not started has taken it from its former launcher. A ledger tells whether a transaction was committed, once the earlier term can commit no more;
 what was not is launched again, as the same attempt, since nothing of it is left. Of an HTTP call nobody can tell, unless its instant lies strictly after the end of the term
 that recorded it: then it was not launched. It is recorded anew before anything else, so that its former launcher, should
 it still live, has lost the right. Everything else is Unknown, and ``onUnknown`` says whether another attempt is wanted;
@@ -11,9 +11,10 @@ A run of another installation (another Lease) is left alone.
 
 from dataclasses import replace
 
+from soloist.domain.recording import unprepared
 from soloist.domain.retry import OnUnknown
 from soloist.domain.runs import Entry, Phase, Run
-from soloist.domain.steps import Inspect, Step, TakeOver, WriteAttempt, WriteJob, WriteRun
+from soloist.domain.steps import Inspect, Prepare, Step, TakeOver, WriteAttempt, WriteJob, WriteRun
 from soloist.domain.ticks import Reason
 from soloist.domain.view import (
     OUTCOME_UNKNOWN,
@@ -86,10 +87,13 @@ def _decide_one(view: View, entry: Entry, run: Run) -> Step | None:
 
 
 def record_anew(view: View, entry: Entry, run: Run) -> Step:
-    """Take the right to launch from whoever had it: the same entry under this epoch."""
+    """Take the right to launch from whoever had it: the same entry under this epoch, with the Job that it names, if any."""
     if not ours_alone(view, run):
         return TakeOver(run=run)
-    return WriteJob(add=(replace(entry, epoch=view.epoch, lease=view.lease),), books_only=True)
+    if a_job_tells(entry) and not entry.prepared and unprepared(view, run):
+        return Prepare(run=run)
+    prepared = entry.prepared or view.remembered(run.uid).made
+    return WriteJob(add=(replace(entry, epoch=view.epoch, lease=view.lease, prepared=prepared),), books_only=True)
 
 
 def nobody_knows(view: View, run: Run, message: str) -> WriteRun:

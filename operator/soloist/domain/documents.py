@@ -79,6 +79,7 @@ def order_for(view: View, entry: Entry) -> Order:
         fence=view.epoch,
         timeout=view.spec.timeout,
         action=_action_then(entry),
+        prepared=entry.prepared,
     )
 
 

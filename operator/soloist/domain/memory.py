@@ -54,5 +54,6 @@ def certain(known: Memory) -> Memory:
     return replace(known, in_doubt=False)
 
 
-def prepared(known: Memory) -> Memory:
-    return replace(known, prepared=True)
+def prepared(known: Memory, made: str = "") -> Memory:
+    """It was tried once; ``made`` is the uid of what stands ready, where the answer came."""
+    return replace(known, prepared=True, made=made)

@@ -97,6 +97,7 @@ def _entry(item: Any) -> Entry | None:
         launch_at=parse_time(raw.get("launchTime")),
         action=str(raw.get("action") or "http"),
         ledger=str(raw.get("ledger") or ""),
+        prepared=str(raw.get("prepared") or ""),
         timeout=_seconds(raw.get("timeoutSeconds")),
         result=str(raw.get("result", "")),
     )

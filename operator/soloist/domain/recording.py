@@ -3,6 +3,9 @@
 The record is one status write, conditional on resourceVersion: it moves the watermark past the tick, puts the run into
 ``active`` under this epoch, and takes along the reasons of the ticks before it that do not run. A run must stand ready
 under the name that its tick gives it before it can be recorded; it is created ahead of time while nothing is in the way.
+
+So must its Job, late as it may be: the record names it. That very Job, not started, tells whoever comes next that the run was
+never launched; another Job of the run tells nothing, since the one that was started may be gone.
 """
 
 from datetime import datetime, timedelta
@@ -11,7 +14,7 @@ from soloist.domain import settling
 from soloist.domain.actions import JobAction, kind_of, ledger_of
 from soloist.domain.gate import Verdict, blockers, closed, judge
 from soloist.domain.instants import stamp
-from soloist.domain.launching import has_right, is_patient
+from soloist.domain.launching import is_patient
 from soloist.domain.orphaned import NO_SUCH_JOB
 from soloist.domain.runs import Entry, Phase, Run
 from soloist.domain.spec import ConcurrencyPolicy
@@ -65,6 +68,8 @@ def record(view: View) -> Step | None:
 def _record(view: View, run: Run, tick: Tick, decided: list[tuple[datetime, Reason]]) -> Step:
     if not ours_alone(view, run):
         return TakeOver(run=run)
+    if unprepared(view, run):
+        return Prepare(run=run)
     before = tuple(sorted(pair for pair in decided if pair[0] < tick.at))
     return WriteJob(watermark=tick.at, add=(entry_for(view, run),), decided=before, **settling.riding(view))
 
@@ -94,6 +99,7 @@ def entry_for(view: View, run: Run) -> Entry:
         timeout=view.spec.timeout,
         action=kind_of(view.spec.action),
         ledger=ledger_of(view.spec.action),
+        prepared=view.remembered(run.uid).made,
     )
 
 
@@ -136,6 +142,8 @@ def record_person(view: View) -> Step | None:
                 return WriteRun(run=run, phase=Phase.SKIPPED, reason=Reason.BLOCKED)
             case Verdict.GO | Verdict.CANCEL_FIRST if not ours_alone(view, run):
                 return TakeOver(run=run)
+            case Verdict.GO | Verdict.CANCEL_FIRST if unprepared(view, run):
+                return Prepare(run=run)
             case Verdict.GO | Verdict.CANCEL_FIRST:
                 return WriteJob(add=(entry_for(view, run),), **settling.riding(view))
     return None
@@ -145,10 +153,6 @@ def claim(view: View) -> Step | None:
     """Ahead of its time, while nothing is in the way: the run's object, and for a Job the suspended Job."""
     if view.job.deleting:
         return None
-    for entry in view.job.active:
-        run = view.run(entry.uid)
-        if run is not None and has_right(view, entry, run) and _wants_preparing(view, run):
-            return Prepare(run=run)
     found, shut = view.planned, view.shut
     tick = found.upcoming
     if tick is None or shut is not None or view.now < tick.launch_at - view.claim_ahead or tick.at in view.taken:
@@ -158,12 +162,12 @@ def claim(view: View) -> Step | None:
     run = claimed_run(view, tick.at)
     if run is None:
         return CreateRun(tick=tick.at)
-    return Prepare(run=run) if _wants_preparing(view, run) else None
+    return Prepare(run=run) if unprepared(view, run) else None
 
 
-def _wants_preparing(view: View, run: Run) -> bool:
-    early = view.now < launch_at(view, run)
-    return early and isinstance(view.spec.action, JobAction) and not view.remembered(run.uid).prepared
+def unprepared(view: View, run: Run) -> bool:
+    """Its Job was not asked for yet. Once is enough: what fails then is tried again by the launch itself."""
+    return isinstance(view.spec.action, JobAction) and not view.remembered(run.uid).prepared
 
 
 def why_taken(view: View, run: Run, tick: datetime) -> Reason | None:

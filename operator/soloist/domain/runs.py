@@ -56,7 +56,7 @@ class Entry:
     ``launch_at``, ``timeout`` and ``action`` are as they were when it was recorded: an edit since then changes neither when
     its launcher could act at the earliest, nor for how long, nor what kind of thing it may have started.
     ``ledger`` is where a transaction of it is recorded, empty for other actions; an edit that moves it is recorded before
-    anything is launched there.
+    anything is launched there. ``prepared`` is the uid of the Job that stood ready for it before it was recorded.
     ``result`` is set once the run has ended and been counted, where it must stay all the same (Unknown, Interrupted).
     """
 
@@ -69,6 +69,7 @@ class Entry:
     timeout: timedelta | None = None
     action: str = "http"
     ledger: str = ""
+    prepared: str = ""
     result: str = ""
 
     def to_raw(self) -> dict[str, Any]:
@@ -80,6 +81,8 @@ class Entry:
             raw["timeoutSeconds"] = int(self.timeout.total_seconds())
         if self.ledger:
             raw["ledger"] = self.ledger
+        if self.prepared:
+            raw["prepared"] = self.prepared
         if self.result:
             raw["result"] = self.result
         if self.tick is not None:
@@ -172,7 +175,8 @@ class Run:
 class Memory:
     """What this process knows of a run of its own: the last attempt it launched, when, and what came of it.
 
-    ``in_doubt``: a write of its own to the run may still arrive.
+    ``in_doubt``: a write of its own to the run may still arrive. ``prepared``: to make it ready was tried; ``made`` is the uid of
+    what stands ready, where that is known.
     ``settled`` is the final phase that it wrote, should a person delete the run before it is accounted for.
     """
 
@@ -184,6 +188,7 @@ class Memory:
     not_launched: bool = False
     inspecting: bool = False
     prepared: bool = False
+    made: str = ""
     settled: Phase | None = None
     in_doubt: bool = False
 

@@ -71,6 +71,8 @@ class JobWrites:
         kept = now.entry(step.add[0].uid) if now is not None else None
         if kept is not None and kept.launch_at is None:
             crds_too_old(self._report, job, "ScheduledJob status.active[].launchTime")
+        if kept is not None and kept.prepared != step.add[0].prepared:
+            crds_too_old(self._report, job, "ScheduledJob status.active[].prepared")
         if kept is not None and kept.ledger != step.add[0].ledger:
             crds_too_old(self._report, job, "ScheduledJob status.active[].ledger")
 

@@ -19,8 +19,8 @@ class Launchers:
             raise PermanentError(f"{type(order.action).__name__} is an action that this process cannot launch.")
         return launcher
 
-    async def prepare(self, order: Order) -> None:
-        await self._of(order).prepare(order)
+    async def prepare(self, order: Order) -> str:
+        return await self._of(order).prepare(order)
 
     async def launch(self, order: Order) -> Outcome:
         return await self._of(order).launch(order)

@@ -96,9 +96,9 @@ class RunWrites:
                 self._memory[step.run.uid] = memory.written(self._memory[step.run.uid], step.phase)
             self._report.settled(view, step)
             self._stage("settled")
-            if step.phase is Phase.SKIPPED and known.prepared:
+            entry = view.job.entry(step.run.uid)
+            if step.phase is Phase.SKIPPED and (known.prepared or (entry is not None and entry.prepared)):
                 # It was made ready and is not wanted: what does nothing by itself shall not lie about either.
-                entry = view.job.entry(step.run.uid)
                 await self._launcher.stop(
                     documents.order_for(view, entry) if entry else documents.order(view, step.run, 1)
                 )
@@ -109,9 +109,11 @@ class RunWrites:
         self._memory.pop(run.uid, None)
 
     async def prepare(self, view: View, run: Run) -> None:
-        """Ahead of time only: what fails here is tried again by the launch itself."""
+        """Before the record only: what fails here is tried again by the launch itself."""
         self._memory[run.uid] = memory.prepared(view.remembered(run.uid))
         try:
-            await self._launcher.prepare(documents.order(view, run, 1))
+            made = await self._launcher.prepare(documents.order(view, run, 1))
         except SoloistError as error:
             self._report.failed("prepare", error)
+            return
+        self._memory[run.uid] = memory.prepared(self._acting.known(run.uid), made)

@@ -41,8 +41,8 @@ class LaterLauncher:
     def __init__(self, make: Callable[[], ClosingLauncher]) -> None:
         self._launcher = Later(make)
 
-    async def prepare(self, order: Order) -> None:
-        await (await self._launcher.needed()).prepare(order)
+    async def prepare(self, order: Order) -> str:
+        return await (await self._launcher.needed()).prepare(order)
 
     async def launch(self, order: Order) -> Outcome:
         return await (await self._launcher.needed()).launch(order)

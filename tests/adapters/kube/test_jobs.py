@@ -107,8 +107,8 @@ def test_whoever_leads_next_finds_what_was_started_and_only_that(
             missing = await second.launcher.found(order)
             assert isinstance(missing, UnknownOutcome)
             assert missing.reason == "JobGone"
-            await first.launcher.prepare(order)
-            assert await second.launcher.found(order) is None
+            recorded = replace(order, prepared=await first.launcher.prepare(order))
+            assert await second.launcher.found(recorded) is None
             launched = asyncio.create_task(first.launcher.launch(order))
             await first.until(lambda job: job is not None and not job["spec"]["suspend"])
             launched.cancel()
@@ -197,7 +197,7 @@ def test_a_strangers_job_is_left_alone(access: AccessTo, namespace: Namespace, o
             outcome = await it.launcher.launch(order)
             assert isinstance(outcome, FailedKnown)
             assert (outcome.reason, outcome.retryable) == ("NameTaken", False)
-            assert await it.launcher.found(order) is None
+            assert isinstance(await it.launcher.found(order), UnknownOutcome)
             await it.launcher.stop(order)
             assert await it.job() == before
 

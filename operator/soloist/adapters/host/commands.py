@@ -54,8 +54,9 @@ class CommandLauncher:
         self._env = {name: value for name, value in env.items() if not name.startswith(_OURS)}
         self._trusted = trusted
 
-    async def prepare(self, order: Order) -> None:
+    async def prepare(self, order: Order) -> str:
         """Nothing can be made ready that does nothing by itself."""
+        return ""
 
     async def launch(self, order: Order) -> Outcome:
         if not isinstance(order.action, ExecAction):

@@ -53,8 +53,9 @@ class HttpLauncher:
         self._exchange = Exchange(rules, limits, lookup=lookup)
         self._trust = TrustStore()
 
-    async def prepare(self, order: Order) -> None:
+    async def prepare(self, order: Order) -> str:
         """Nothing can be made ready that does nothing by itself."""
+        return ""
 
     async def launch(self, order: Order) -> Outcome:
         if not isinstance(order.action, HttpAction):

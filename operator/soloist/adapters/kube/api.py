@@ -21,6 +21,7 @@ from soloist.domain.errors import ConfigError, PermanentError, TransientError
 from soloist.ports import Raw
 
 MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 JSON = "application/json"
 CONNECT_SECONDS = 5.0
 _BOUNDS = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
@@ -75,7 +76,7 @@ class KubeApi:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         *,
         content_type: str = JSON,
         timeout: float | None = None,

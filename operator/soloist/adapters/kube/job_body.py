@@ -1,6 +1,7 @@
 """The batch/v1 Job of a run: how it is made, whose it is, whether it was started, and what became of it.
 
-Why it is right: the Job is created suspended, so its creation starts nothing; of a suspended Job's Pod template the API lets
+Why it is right: the Job is created suspended, so its creation starts nothing; it carries the epoch that may start it, and the
+request to start it asks for that epoch, so that whoever takes it for a later one has ended the right of all before; of a suspended Job's Pod template the API lets
 annotations be changed, so the fence, known at the start only, is an annotation that the containers read as an environment
 variable; and that annotation, written by the very request that starts the Job, stays as the mark that it was started, also
 when a person suspends it afterwards. The variables come first, so that the template's own may refer to them.
@@ -16,6 +17,7 @@ from soloist.domain.names import label_value
 from soloist.ports import Raw
 
 FENCE = "soloist.dev/fence"
+EPOCH = "soloist.dev/epoch"
 GENERATION = "soloist.dev/generation"
 SCHEDULED_TIME = "soloist.dev/scheduled-time"
 JOB_UID_LABEL = "soloist.dev/scheduled-job-uid"
@@ -64,10 +66,32 @@ def build_job(order: Order, action: JobAction) -> Raw:
     }
 
 
-def start_patch(order: Order, uid: str) -> Raw:
-    """The merge patch that starts that very Job and marks it as started."""
-    template = {"metadata": {"annotations": {FENCE: str(order.fence)}}}
-    return {"metadata": {"uid": uid}, "spec": {"suspend": False, "template": template}}
+def start_patch(order: Order, job: Raw) -> list[Raw]:
+    """The JSON patch that starts that very Job and marks it as started, unless a later term has taken it since it was read."""
+    metadata, held = job["metadata"], epoch_of(job)
+    fence, known = str(order.fence), bool(job["spec"]["template"]["metadata"].get("annotations"))
+    marks = "/spec/template/metadata/annotations"
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+        *([{"op": "test", "path": _EPOCH_PATH, "value": str(held)}] if held else []),
+        {"op": "add", "path": _EPOCH_PATH, "value": fence},
+        {"op": "add", "path": f"{marks}/{_escaped(FENCE)}", "value": fence}
+        if known
+        else {"op": "add", "path": marks, "value": {FENCE: fence}},
+        {"op": "add", "path": "/spec/suspend", "value": False},
+    ]
+
+
+def take_patch(order: Order, job: Raw) -> Raw:
+    """The merge patch that takes that Job for the order's term, as it was read: not started."""
+    seen = {name: job["metadata"][name] for name in ("uid", "resourceVersion")}
+    return {"metadata": {**seen, "annotations": {EPOCH: str(order.fence)}}}
+
+
+def epoch_of(job: Raw) -> int:
+    """The term that may start it; 0 for one that an earlier version of Soloist made."""
+    said = str((job["metadata"].get("annotations") or {}).get(EPOCH, ""))
+    return int(said) if said.isdecimal() else 0
 
 
 def is_ours(job: Raw, order: Order) -> bool:
@@ -121,6 +145,14 @@ def outcome_of(job: Raw) -> Outcome | None:
     return None
 
 
+def _escaped(name: str) -> str:
+    """As a part of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+_EPOCH_PATH = f"/metadata/annotations/{_escaped(EPOCH)}"
+
+
 def _owners(job: Raw) -> list[dict[str, Any]]:
     return job["metadata"].get("ownerReferences") or []
 
@@ -136,7 +168,7 @@ def _labels(order: Order) -> dict[str, str]:
 
 def _annotations(order: Order) -> dict[str, str]:
     when = {} if order.scheduled_time is None else {SCHEDULED_TIME: stamp(order.scheduled_time)}
-    return {GENERATION: str(order.generation)} | when
+    return {GENERATION: str(order.generation), EPOCH: str(order.fence)} | when
 
 
 def _environment(order: Order) -> list[dict[str, Any]]:

@@ -42,8 +42,9 @@ class SqlLauncher:
         self._pruning: set[asyncio.Task[None]] = set()
         self._adding: WeakKeyDictionary[Ledger, Enqueueing] = WeakKeyDictionary()
 
-    async def prepare(self, order: Order) -> None:
+    async def prepare(self, order: Order) -> str:
         """Nothing can be made ready that does nothing by itself."""
+        return ""
 
     async def launch(self, order: Order) -> Outcome:
         if not self._trusted():
