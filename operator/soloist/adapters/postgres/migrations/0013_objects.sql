@@ -76,6 +76,10 @@ END $$;
 -- status, delete), `kind`, `namespace`, `name`; a create `metadata` and `spec`; the others `uid`; a status `version` and
 -- `status`, whole or a merge patch. Of each: `created` or `exists`; `written`, `same`, `conflict` or `gone`; `deleted` or
 -- `gone`; and the object as it now stands, where there is one.
+--
+-- Each is looked up once, by its key, and then written where it lies: the shard's row keeps everybody else away meanwhile.
+-- However the planner guesses, and it guesses by what there was when a session asked first, a batch costs no look at all
+-- objects for each of its writes: the look-up is a subquery that it has to do as it stands, and nothing is kept to be joined.
 CREATE FUNCTION soloist.write_objects(shard text, writer text, writes jsonb)
 RETURNS TABLE (
     n integer, outcome text, kind text, namespace text, name text, uid uuid, version bigint, generation bigint,
@@ -86,6 +90,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
+SET enable_material = off
 SET jit = off
 AS $$
 #variable_conflict use_column
@@ -94,34 +99,35 @@ DECLARE
 BEGIN
     RETURN QUERY
     WITH asked AS MATERIALIZED (
-        SELECT * FROM jsonb_to_recordset(writes) AS a(
+        SELECT a.*, o.place, o.there
+        FROM jsonb_to_recordset(writes) AS a(
             n integer, op text, kind text, namespace text, name text, uid text, version bigint, metadata jsonb, spec jsonb,
             status jsonb, whole boolean
         )
+        LEFT JOIN LATERAL (
+            SELECT t.ctid AS place, t AS there FROM soloist.objects AS t
+            WHERE t.shard = write_objects.shard AND t.kind = a.kind AND t.namespace = a.namespace AND t.name = a.name
+            OFFSET 0
+        ) AS o ON true
     ), made AS (
         INSERT INTO soloist.objects AS o (shard, kind, namespace, name, version, writer, metadata, spec)
         SELECT write_objects.shard, a.kind, a.namespace, a.name, now_at, write_objects.writer, a.metadata, a.spec
         FROM asked AS a WHERE a.op = 'create'
         ON CONFLICT ON CONSTRAINT objects_pkey DO NOTHING
         RETURNING o.*
-    ), changed AS MATERIALIZED (
-        SELECT a.n, o.shard, o.kind, o.namespace, o.name,
-            CASE WHEN a.whole THEN a.status ELSE soloist.merged(o.status, a.status) END AS status
+    ), wanted AS MATERIALIZED (
+        SELECT a.n, a.place, (a.there).status AS before,
+            CASE WHEN a.whole THEN a.status ELSE soloist.merged((a.there).status, a.status) END AS status
         FROM asked AS a
-        JOIN soloist.objects AS o ON o.shard = write_objects.shard
-            AND o.kind = a.kind AND o.namespace = a.namespace AND o.name = a.name
-            AND o.uid::text = a.uid AND o.version = a.version
-        WHERE a.op = 'status'
+        WHERE a.op = 'status' AND (a.there).uid::text = a.uid AND (a.there).version = a.version
     ), written AS (
         UPDATE soloist.objects AS o SET status = c.status, version = now_at, writer = write_objects.writer
-        FROM changed AS c
-        WHERE o.shard = c.shard AND o.kind = c.kind AND o.namespace = c.namespace AND o.name = c.name
-            AND o.status IS DISTINCT FROM c.status
+        FROM wanted AS c
+        WHERE o.ctid = c.place AND c.before IS DISTINCT FROM c.status
         RETURNING o.*
     ), deleted AS (
         DELETE FROM soloist.objects AS o USING asked AS a
-        WHERE a.op = 'delete' AND o.shard = write_objects.shard
-            AND o.kind = a.kind AND o.namespace = a.namespace AND o.name = a.name AND o.uid::text = a.uid
+        WHERE a.op = 'delete' AND o.ctid = a.place AND o.uid::text = a.uid
         RETURNING a.n
     ), now_there AS (
         SELECT * FROM made UNION ALL SELECT * FROM written
@@ -131,18 +137,17 @@ BEGIN
             WHEN a.op = 'create' THEN CASE WHEN w.uid IS NOT NULL THEN 'created' ELSE 'exists' END
             WHEN a.op = 'delete' THEN CASE WHEN a.n IN (SELECT d.n FROM deleted AS d) THEN 'deleted' ELSE 'gone' END
             WHEN w.uid IS NOT NULL THEN 'written'
-            WHEN o.uid IS NULL THEN 'gone'
-            WHEN o.uid::text = a.uid AND o.version = a.version THEN 'same'
+            WHEN a.place IS NULL THEN 'gone'
+            WHEN a.n IN (SELECT c.n FROM wanted AS c WHERE c.before IS NOT DISTINCT FROM c.status) THEN 'same'
             ELSE 'conflict'
         END,
         a.kind, a.namespace, a.name,
-        coalesce(w.uid, o.uid), coalesce(w.version, o.version), coalesce(w.generation, o.generation),
-        coalesce(w.created_at, o.created_at), coalesce(w.edited_at, o.edited_at),
-        coalesce(w.metadata, o.metadata), coalesce(w.spec, o.spec), coalesce(w.status, o.status)
+        coalesce(w.uid, (a.there).uid), coalesce(w.version, (a.there).version),
+        coalesce(w.generation, (a.there).generation), coalesce(w.created_at, (a.there).created_at),
+        coalesce(w.edited_at, (a.there).edited_at), coalesce(w.metadata, (a.there).metadata),
+        coalesce(w.spec, (a.there).spec), coalesce(w.status, (a.there).status)
     FROM asked AS a
-    LEFT JOIN now_there AS w ON w.kind = a.kind AND w.namespace = a.namespace AND w.name = a.name
-    LEFT JOIN soloist.objects AS o ON o.shard = write_objects.shard
-        AND o.kind = a.kind AND o.namespace = a.namespace AND o.name = a.name;
+    LEFT JOIN now_there AS w ON w.kind = a.kind AND w.namespace = a.namespace AND w.name = a.name;
     IF jsonb_path_exists(writes, '$[*] ? (@.told == true)') THEN
         PERFORM pg_notify('soloist_changes', format('objects %s %s', write_objects.writer, write_objects.shard));
     END IF;
