@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from soloist.domain.actions import FailedKnown, Header, HttpAction, KeyRef, Order
@@ -158,8 +159,9 @@ def missing_defaults(headers: Sequence[tuple[str, str]], *, version: str, body: 
     return [(name, value) for name, value in defaults if name.lower() not in given]
 
 
+@lru_cache(maxsize=128)
 def rfc3339(moment: datetime) -> str:
-    """Whole seconds, as the API server writes them."""
+    """Whole seconds, as the API server writes them. Thousands of runs may be of one moment."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,6 +1,7 @@
 """Times as the API server writes and reads them: RFC 3339, UTC."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 FIRST_YEAR, LAST_YEAR = 1970, 9000
@@ -22,7 +23,8 @@ def parse_time(text: Any) -> datetime | None:
     return utc if FIRST_YEAR <= utc.year <= LAST_YEAR else None
 
 
+@lru_cache(maxsize=128)
 def stamp(moment: datetime) -> str:
-    """RFC 3339 in UTC; whole seconds where the moment is one, else microseconds."""
+    """RFC 3339 in UTC; whole seconds where the moment is one, else microseconds. Thousands may ask for one moment."""
     text = moment.astimezone(UTC).isoformat(timespec="microseconds" if moment.microsecond else "seconds")
     return text.replace("+00:00", "Z")

@@ -79,12 +79,9 @@ def stand_by(view: View) -> Step:
 
 def a_newer_term(view: View) -> Step | None:
     """Evidence, not error: our Lease has passed on. Only a status tells, which few may write; JobRuns many may create."""
-    newest = max((e.epoch for e in view.job.active if e.lease == view.lease and not view.invented(e)), default=0)
-    return (
-        Stop(message=f"A run of the later term {newest} exists; this term is {view.epoch}.")
-        if newest > view.epoch
-        else None
-    )
+    newer = (e for e in view.job.active if e.epoch > view.epoch and e.lease == view.lease and not view.invented(e))
+    newest = max((entry.epoch for entry in newer), default=None)
+    return Stop(message=f"A run of the later term {newest} exists; this term is {view.epoch}.") if newest else None
 
 
 def wakes(view: View) -> Iterator[datetime]:

@@ -16,6 +16,8 @@ _VARIABLE = re.compile(r"\{\{|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 def render(template: str, values: Mapping[str, str]) -> str:
     """``template`` with its variables filled in; one that is not in ``values`` stays as it is (see ``template_problem``)."""
+    if "{" not in template:
+        return template
 
     def fill(match: re.Match[str]) -> str:
         name = match.group(1)

@@ -8,6 +8,7 @@ this order, and what is found nowhere is said with all three places.
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from soloist.adapters.files.manifests import Manifests
@@ -29,6 +30,7 @@ def variable(ref: KeyRef) -> str:
     return _PREFIX + _word(f"{ref.name}_{ref.key}")
 
 
+@lru_cache(maxsize=1024)
 def _word(text: str) -> str:
     return re.sub(r"[^A-Z0-9]", "_", text.upper())
 
