@@ -33,6 +33,9 @@ INSERT = """
 INSERT INTO "{table}" ("id", "payload", "nextAttemptAt", "updatedAt"{column})
 SELECT '{queue}-' || n, jsonb_build_object('n', n), timezone('UTC', now()) + make_interval(secs => %(due_in)s), timezone('UTC', now()){value}
 FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
+_DONE = """SELECT count(*) AS n FROM "{}" WHERE "status" = 'done' AND "payload" ? 'n'"""
+DONE = f"SELECT sum(n)::int FROM ({' UNION ALL '.join(_DONE.format(queue.capitalize()) for queue in QUEUES)}) AS each"
+"""Numbered rows of all queues that were worked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +96,7 @@ class Shop:
         }  # fmt: skip
 
     def done(self) -> int:
-        """Numbered rows of all queues that were worked."""
-        one = """SELECT count(*) AS n FROM "{}" WHERE "status" = 'done' AND "payload" ? 'n'"""
-        each = " UNION ALL ".join(one.format(queue.capitalize()) for queue in QUEUES)
-        ((count,),) = self.ask(f"SELECT sum(n)::int FROM ({each}) AS each")
+        ((count,),) = self.ask(DONE)
         return int(count)
 
     def sent(self) -> dict[str, dict[int, list[Received]]]:

@@ -1,4 +1,4 @@
-"""What processes use: RSS and processor time, from /proc. And what machine this is."""
+"""What processes use: RSS and processor time, from /proc; which are to leave it to the others; and what machine this is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.cluster.children import until
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -43,6 +45,27 @@ class Meter:
         used = {name: cpu_seconds(pid) - self.before[name] for name, pid in self.pids.items()}
         parts = [f"{name} {seconds:.2f}" for name, seconds in used.items()]
         return f"processor seconds in {wall:.1f} s: {', '.join(parts)}; load {load()}"
+
+
+def yield_to_others(pid: int, niceness: int) -> None:
+    """With all of its threads; those to come begin as the one that makes them.
+
+    Where Linux shares processors out by sessions first (autogroups, sched(7)), and each process here leads one of its own, it is the
+    session that has to be held back: niceness alone holds back nobody but from others of the same session.
+    """
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
+    session = Path(f"/proc/{pid}/autogroup")
+
+    def held_back() -> bool:
+        try:
+            session.write_text(str(niceness))
+        except BlockingIOError:
+            return False  # who is not root may say so ten times a second
+        return True
+
+    if session.exists():
+        until(held_back, what=f"the session of process {pid} has niceness {niceness}", timeout=10)
 
 
 def load() -> str:

@@ -2,23 +2,24 @@
 
 The deployment is that of compose.yaml, in processes: a backend for people, one for what is due, two replicas of Soloist; beside it
 what the example had before, where the request that finds rows due drains them in its own process. Requests come at a fixed rate, and
-each is timed from when it was to be sent, so that one which waits makes those behind it no faster.
+each is timed from when it was to be sent, so that one which waits makes those behind it no faster. How far the rows are is asked
+all the time, while there are none too: whoever asks takes part in what is measured.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
+import psycopg
 
 from soloist.adapters.postgres.migrate import migrate
-from tests.adoption.queues_shop import ENV, HERE, QUEUES, Shop
+from tests.adoption.queues_shop import DONE, ENV, HERE, QUEUES, Shop
 from tests.bench.figures import Figure, Measured, percentile
-from tests.bench.processes import load
+from tests.bench.processes import load, yield_to_others
 from tests.bench.running import Say
 from tests.cluster.backend import Backend
 from tests.postgres.server import Postgres
@@ -72,11 +73,6 @@ async def ended(over: Callable[[], bool]) -> None:
         await asyncio.sleep(0.25)
 
 
-def after(seconds: float) -> Callable[[], bool]:
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() > end
-
-
 class Rounds:
     """Idle and draining by turns, on one deployment: what is slow for a while is slow for both."""
 
@@ -88,14 +84,23 @@ class Rounds:
 
     def go(self, rounds: int, begin: Callable[[], object] = lambda: None) -> None:
         """``begin`` is called once the rows of a round are there."""
-        asyncio.run(ask(self.url, after(3)))  # until the code of the backend is warm
-        for _ in range(rounds):
-            self.idle += asyncio.run(ask(self.url, after(IDLE_SECONDS)))
-            left = self.filled - self.shop.done()
-            self.shop.fill(ROWS, first=self.filled // len(QUEUES))
-            self.filled += ROWS * len(QUEUES)
-            begin()
-            self.draining += asyncio.run(ask(self.url, lambda left=left: self.shop.done() >= self.filled - left))
+        with psycopg.connect(self.shop.dsn, autocommit=True) as looking:
+
+            def done() -> int:
+                return int(looking.execute(DONE).fetchall()[0][0])
+
+            def after(seconds: float) -> Callable[[], bool]:
+                end = time.monotonic() + seconds
+                return lambda: done() >= 0 and time.monotonic() > end
+
+            asyncio.run(ask(self.url, after(3)))  # until the code of the backend is warm
+            for _ in range(rounds):
+                self.idle += asyncio.run(ask(self.url, after(IDLE_SECONDS)))
+                left = self.filled - done()
+                self.shop.fill(ROWS, first=self.filled // len(QUEUES))
+                self.filled += ROWS * len(QUEUES)
+                begin()
+                self.draining += asyncio.run(ask(self.url, lambda left=left: done() >= self.filled - left))
 
     def ratio(self, say: Say, name: str) -> Measured:
         idle, draining = (percentile(each, 0.95) * 1000 for each in (self.idle, self.draining))
@@ -123,12 +128,6 @@ def drains(server: Postgres, folder: Path, *, rounds: int, say: Say) -> dict[str
         finally:
             crew.stop()
             shop.stop()
-
-
-def yield_to_others(pid: int, niceness: int) -> None:
-    """With all of its threads; those to come begin as the one that makes them."""
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
 
 
 def outside(shop: Shop, crew: Crew, rounds: int, say: Say) -> Measured:
