@@ -20,13 +20,20 @@ LONGEST = 63
 """Of a DNS label, of a label's value, and of a Job's name."""
 
 _HASHED = 10
+_COMPACT = "20261129-020000"
 _OUTSIDE = re.compile(r"[^a-z0-9-]+")
 
 
-@lru_cache(maxsize=16384)
 def run_name(job_name: str, job_uid: str, tick: datetime) -> str:
     """The name of the run for ``tick``; another job, another job of the same name, and another tick have another one."""
-    return _fitted(job_name, f"{_hashed(job_uid, job_name)}-{_compact(tick)}")
+    return _stem(job_name, job_uid) + _compact(tick)
+
+
+@lru_cache(maxsize=16384)
+def _stem(job_name: str, job_uid: str) -> str:
+    """What the names of all runs of a job begin with. Many a view asks for them, and a name for each run would weigh more."""
+    ending = f"{_hashed(job_uid, job_name)}-"
+    return _fitted(job_name, ending + _COMPACT)[: -len(_COMPACT)]
 
 
 def backfill_name(job_name: str, job_uid: str, tick: datetime) -> str:
@@ -68,6 +75,7 @@ def _hashed(*parts: str) -> str:
     return b32encode(digest).decode("ascii")[:_HASHED].lower()
 
 
+@lru_cache(maxsize=1024)
 def _compact(tick: datetime) -> str:
     at = _whole(tick).astimezone(UTC)
     return f"{at.year:04d}{at:%m%d-%H%M%S}"
