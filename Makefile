@@ -84,7 +84,7 @@ docs: $(READY) ## write the generated parts of docs/ again
 image: $(READY) ## build the container image; BASE=… is what it is built on, where it is not the Dockerfile's
 	@$(BIN)/python -m tests.e2e.image --base '$(BASE)' --tag '$(TAG)'
 
-e2e: $(READY) ## image and chart on real nodes: leaders killed, workers scaled, an upgrade under load; on kind, or as root with Debian packages
+e2e: $(READY) ## compose.yaml on Docker, image and chart on real nodes: leaders killed, workers scaled, an upgrade under load; on kind, or as root with Debian packages
 	@$(BIN)/python -m pytest -v -s $(or $(SCENES),$(sort $(wildcard tests/e2e/scene_*.py)))
 
 chart: $(READY) ## write the chart's CRDs, manifests/install.yaml and the golden rendering again

@@ -72,6 +72,14 @@ def test_the_replicas_settings_are_accepted_and_their_probe_is_served() -> None:
     assert int(found[1]) > settings.grace, "nothing is killed that may still end"
 
 
+def test_the_account_of_the_database_is_not_called_as_our_schema_into_which_all_that_it_makes_would_go() -> None:
+    account = SERVICES["postgres"]["environment"]["POSTGRES_USER"]
+    assert account not in ("", "soloist")
+    addresses = [OURS["soloist"]["environment"]["SOLOIST_DATABASE"], BACKENDS["backend"]["environment"]["DATABASE_URL"]]
+    assert [urlsplit(filled(each)).username for each in addresses] == [account] * 2
+    assert SERVICES["tables"]["environment"]["PGUSER"] == account
+
+
 def test_nobody_starts_before_what_it_needs_is_there() -> None:
     assert "healthcheck" in SERVICES["postgres"]
     assert OURS["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
