@@ -76,6 +76,22 @@ def test_a_launched_job_carries_the_fence_of_its_launch_and_succeeds_when_it_com
     run(body)
 
 
+def test_a_start_lets_the_jobs_field_ownership_go_and_the_job_controller_begins_no_other(
+    access: AccessTo, namespace: Namespace, order: Order
+) -> None:
+    async def body() -> None:
+        async with place(access(), namespace, order) as it:
+            await it.launcher.prepare(order)
+            assert (await it.job() or {})["metadata"]["managedFields"]
+            launched = asyncio.create_task(it.launcher.launch(order))
+            job = await it.until(lambda job: job is not None and job["status"].get("active") == 1)
+            assert not job["metadata"].get("managedFields")
+            await it.end_pod("Succeeded")
+            assert isinstance(await asyncio.wait_for(launched, SECONDS), Succeeded)
+
+    run(body)
+
+
 def test_a_job_that_fails_gives_the_jobs_own_reason(access: AccessTo, namespace: Namespace, order: Order) -> None:
     async def body() -> None:
         async with place(access(), namespace, order) as it:

@@ -67,7 +67,11 @@ def build_job(order: Order, action: JobAction) -> Raw:
 
 
 def start_patch(order: Order, job: Raw) -> list[Raw]:
-    """The JSON patch that starts that very Job and marks it as started, unless a later term has taken it since it was read."""
+    """The JSON patch that starts that very Job and marks it as started, unless a later term has taken it since it was read.
+
+    It also lets the Job's field ownership go, as the API has it (a list of one empty entry). To keep that is a quarter of what
+    a start costs the server, and nobody applies a Job of ours field by field; whoever does begins it anew.
+    """
     metadata, held = job["metadata"], epoch_of(job)
     fence, known = str(order.fence), bool(job["spec"]["template"]["metadata"].get("annotations"))
     marks = "/spec/template/metadata/annotations"
@@ -79,6 +83,7 @@ def start_patch(order: Order, job: Raw) -> list[Raw]:
         if known
         else {"op": "add", "path": marks, "value": {FENCE: fence}},
         {"op": "add", "path": "/spec/suspend", "value": False},
+        {"op": "add", "path": "/metadata/managedFields", "value": [{}]},
     ]
 
 
