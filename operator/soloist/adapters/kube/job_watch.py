@@ -29,6 +29,14 @@ class Seen:
     missing: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiter:
+    """Woken by the first state that it wants, and by no other: of thousands that start at once none has ended."""
+
+    wanted: Callable[[Seen], bool]
+    told: asyncio.Future[Seen]
+
+
 class JobWatch:
     """Follows the Jobs that Soloist made. Without ``run`` the reads alone tell."""
 
@@ -44,7 +52,7 @@ class JobWatch:
         self._paths = [job_path(namespace) for namespace in namespaces or (None,)]
         self._boottime = boottime
         self._read_every = read_every
-        self._waiting: dict[str, set[asyncio.Queue[Seen]]] = {}
+        self._waiting: dict[str, set[_Waiter]] = {}
 
     async def run(self) -> NoReturn:
         """Watch until cancelled."""
@@ -62,22 +70,21 @@ class JobWatch:
         self, namespace: str, name: str, uid: str, wanted: Callable[[Seen], bool], *, first: float | None = None
     ) -> Seen:
         """The first state of that very Job that is wanted. ``first``: seconds to the first read, where it is soon."""
-        told: asyncio.Queue[Seen] = asyncio.Queue()
-        self._waiting.setdefault(uid, set()).add(told)
+        waiter = _Waiter(wanted, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(uid, set()).add(waiter)
         # Those that were launched together shall not be read together: it would be while the next are to be launched.
         pause = self._read_every * random.uniform(0.5, 1.5) if first is None else first
         try:
             while True:
-                try:
-                    async with asyncio.timeout(pause):
-                        seen: Seen | None = await told.get()
-                except TimeoutError:
-                    pause = min(self._read_every, pause * 2)
-                    seen = await self._look(namespace, name, uid)
+                await asyncio.wait({waiter.told}, timeout=pause)
+                if waiter.told.done():
+                    return waiter.told.result()
+                pause = min(self._read_every, pause * 2)
+                seen = await self._look(namespace, name, uid)
                 if seen is not None and wanted(seen):
                     return seen
         finally:
-            self._waiting[uid].discard(told)
+            self._waiting[uid].discard(waiter)
             if not self._waiting[uid]:
                 del self._waiting[uid]
 
@@ -104,5 +111,7 @@ class JobWatch:
         return listing.resource_version
 
     def _tell(self, kind: str, job: Raw) -> None:
-        for told in self._waiting.get(job["metadata"]["uid"], ()):
-            told.put_nowait(Seen(job=job, deleted=kind == "DELETED"))
+        seen = Seen(job=job, deleted=kind == "DELETED")
+        for waiter in self._waiting.get(job["metadata"]["uid"], ()):
+            if not waiter.told.done() and waiter.wanted(seen):
+                waiter.told.set_result(seen)
