@@ -28,7 +28,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace, install_crds
 from tests.cluster.free_ports import free_ports
 
-# Without the Job controller nobody competes with whoever makes Jobs, be it us or the CronJob controller.
+# Without the Job controller: see job_bursts.
 CONTROLLERS = ("cronjob-controller", "serviceaccount-controller")
 TUNED = ("--kube-api-qps=2000", "--kube-api-burst=2000", "--concurrent-cron-job-syncs=20")
 AUDIT_POLICY = """\
@@ -75,12 +75,13 @@ class Stage:
         """By what they are: for a Meter."""
         leader = crew.leader()
         followers = {f"follower {name}": member.child() for name, member in crew.members.items() if member != leader}
+        return {"leader": leader.child(), **followers, **self.server_pids(), "backend": self.backend.child.pid}
+
+    def server_pids(self) -> dict[str, int]:
         return {
-            "leader": leader.child(),
-            **followers,
             "API server": self.cluster.api_server.pid,
             "etcd": self.cluster.etcd.pid,
-            "backend": self.backend.child.pid,
+            "controller manager": self.cluster.controller_manager.pid,
         }
 
     def meter(self, crew: Crew) -> Meter:
@@ -89,7 +90,10 @@ class Stage:
     def job_times(self, namespace: Namespace, verb: str) -> dict[str, datetime]:
         """When the API server had answered the first such write on each Job, by its name ("" is not among them)."""
         found: dict[str, datetime] = {}
+        named = f'"{namespace.name}"'
         for line in (self.folder / "audit.log").read_text().splitlines():
+            if named not in line:
+                continue
             event = json.loads(line)
             about = event["objectRef"]
             # A create's name is not in its path; the server fills it in from the object.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.bench import handover, memory, skew, thousand
+from tests.bench import handover, job_bursts, memory, skew, thousand
 from tests.bench.figures import Figure
 from tests.bench.running import Section, run
 from tests.bench.stage import Stage, stage
@@ -48,7 +48,7 @@ SECTIONS: dict[str, tuple[Section[Stage], tuple[str, ...]]] = {
         ("skew1000_received_p99_s", "api_writes_per_run", "ready1000_s", "recover1000_s"),
     ),
     "job": (
-        skew.burst_of_jobs,
+        job_bursts.burst_of_jobs,
         ("skew1000_job_p99_s", "skew1000_over_cronjob_tuned", "skew1000_over_cronjob_default"),
     ),
     "sigterm": (handover.sigterm, ("handover_sigterm_p50_s", "handover_sigterm_p99_s")),
