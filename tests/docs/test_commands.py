@@ -59,6 +59,7 @@ NOT_BY_A_TEST = {
     "make adoption": ("Makefile", "-m adoption", "it is tests itself, of a minute or more each, and npm fetches four backends for it"),
     "make bench-ticks": ("Makefile", "tests.bench.ticks", "half an hour on a machine that has nothing else to do"),
     "make bench-queue": ("Makefile", "tests.bench.queue", "a figure from a machine that does something else is none"),
+    "make bench-standalone": ("Makefile", "tests.bench.standalone", "twelve minutes on a machine that has nothing else to do"),
     "pip install .": ("Makefile", "$(INSTALL) --no-deps -e .", "make installs the same in place, with what is locked; the Dockerfile does the wheel"),
     "python3 -m venv venv && . venv/bin/activate": ("Makefile", "-m venv $(VENV)", "make makes one of its own"),
     "kubectl create job --from": ("README.md", "`kubectl create job --from` among them", "of CronJobs: said of what does not know ScheduledJobs"),
