@@ -4,13 +4,8 @@ const { PrismaClient } = require("./generated");
 
 const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: process.env.DATABASE_URL }) });
 const PROVIDER = process.env.PROVIDER_URL; // of mail, push messages, payments and files; without one they are only printed
-const TABLES = {
-  email: prisma.email,
-  notification: prisma.notification,
-  webhook: prisma.webhook,
-  funding: prisma.funding,
-  export: prisma.export,
-};
+const { email, notification, webhook, funding } = prisma;
+const TABLES = { email, notification, webhook, funding, export: prisma.export };
 const NAMES = Object.keys(TABLES);
 const BACK_OFF = [5, 30, 120, 600]; // seconds; the fifth failure is the last
 
@@ -34,12 +29,10 @@ async function send(name, row, key, fence) {
 async function work(name, { id, key, fence }) {
   const row = await TABLES[name].findUnique({ where: { id } });
   if (!row) return;
-  try {
-    await send(name, row, key, fence);
-  } catch (error) {
+  await send(name, row, key, fence).catch((error) => {
     // Money: unless the provider refused it, nobody knows whether it went out.
     throw Object.assign(error, { unknown: name === "funding" && !error.refused });
-  }
+  });
 }
 
 // The drain: all that is due. It takes no more once its time is over, so that it has ended before it may be asked for again.
@@ -58,18 +51,12 @@ async function drain(name, seconds = 15) {
 
 async function attempt(name, row, counts) {
   const attempts = row.attempts + 1;
-  let data;
-  try {
-    await send(name, row, row.id);
-    counts.done += 1;
-    data = { status: "done", attempts, lastError: null, doneAt: new Date() };
-  } catch (error) {
-    counts.failed += 1;
-    const wait = BACK_OFF[row.attempts];
-    const next = wait ? { nextAttemptAt: new Date(Date.now() + wait * 1000) } : { status: "failed" };
-    data = { attempts, lastError: String(error), ...next };
-  }
-  await TABLES[name].update({ where: { id: row.id }, data });
+  const lastError = await send(name, row, row.id).then(() => null, String);
+  counts[lastError ? "failed" : "done"] += 1;
+  const wait = BACK_OFF[row.attempts];
+  const left = wait ? { nextAttemptAt: new Date(Date.now() + wait * 1000) } : { status: "failed" };
+  const became = lastError ? left : { status: "done", doneAt: new Date() };
+  await TABLES[name].update({ where: { id: row.id }, data: { attempts, lastError, ...became } });
 }
 
 module.exports = { prisma, NAMES, work, drain };
