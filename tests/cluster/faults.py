@@ -104,6 +104,7 @@ class Rule:
     ) -> None:
         self.effect = effect
         self.caught: list[Seen] = []
+        self.statuses: list[int] = []
         self._method, self._path, self._when, self._left = method, re.compile(path), when, times
         self._news = threading.Condition()
         self._waiting: list[Callable[[], object]] = []
@@ -131,6 +132,19 @@ class Rule:
             if not self._news.wait_for(lambda: len(self.caught) >= count, timeout):
                 raise TimeoutError(f"Not within {timeout} s: request {count} of {self._method} {self._path.pattern}.")
             return self.caught[count - 1]
+
+    def answered(self, status: int) -> None:
+        """The API server's answer to one that went on to it, whether or not its sender still waits."""
+        with self._news:
+            self.statuses.append(status)
+            self._news.notify_all()
+
+    def wait_for_answer(self, timeout: float = 60.0) -> int:
+        """The HTTP status of the first answer, when it is there."""
+        with self._news:
+            if not self._news.wait_for(lambda: bool(self.statuses), timeout):
+                raise TimeoutError(f"Not within {timeout} s: an answer to {self._method} {self._path.pattern}.")
+            return self.statuses[0]
 
     def release(self) -> None:
         """Lets go what is held, and everything that matches later."""

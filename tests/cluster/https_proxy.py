@@ -119,6 +119,8 @@ class HttpsProxy:
             if "watch=" in seen.path and reply.status == 200:
                 return await self._stream(request, seen, reply)
             body = await reply.read()
+            if rule:
+                rule.answered(reply.status)
             return await self._answer(request, reply, body, rule)
 
     async def _answer(
