@@ -10,12 +10,11 @@ fence) would be worth nothing if a manifest could overwrite it. So are those tha
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
 from urllib.parse import urlsplit
 
 from soloist.domain.actions import FailedKnown, Header, HttpAction, KeyRef, Order
+from soloist.domain.instants import rfc3339
 from soloist.domain.templates import render, template_problem
 
 
@@ -157,12 +156,6 @@ def missing_defaults(headers: Sequence[tuple[str, str]], *, version: str, body: 
         defaults.append(("Content-Type", "application/json"))
     given = {name.lower() for name, _ in headers}
     return [(name, value) for name, value in defaults if name.lower() not in given]
-
-
-@lru_cache(maxsize=128)
-def rfc3339(moment: datetime) -> str:
-    """Whole seconds, as the API server writes them. Thousands of runs may be of one moment."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _problem(action: HttpAction, secrets: Mapping[KeyRef, str]) -> FailedKnown | None:

@@ -28,3 +28,9 @@ def stamp(moment: datetime) -> str:
     """RFC 3339 in UTC; whole seconds where the moment is one, else microseconds. Thousands may ask for one moment."""
     text = moment.astimezone(UTC).isoformat(timespec="microseconds" if moment.microsecond else "seconds")
     return text.replace("+00:00", "Z")
+
+
+@lru_cache(maxsize=128)
+def rfc3339(moment: datetime) -> str:
+    """Whole seconds, as the API server writes them. Thousands may ask for one moment."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
