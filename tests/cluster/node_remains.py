@@ -32,7 +32,7 @@ def kubelet_was_here() -> bool:
 def clear(folder: Path) -> None:
     """After this nothing of the node whose folder this is runs, is mounted, or is in the way of the next."""
     _end_processes(folder)
-    _unmount(folder)
+    unmount(folder)
     programs = installed()
     for namespace in NAMESPACES.glob("cni-*"):
         _run(programs["ip"], "netns", "del", namespace.name)
@@ -65,7 +65,7 @@ def _command_lines() -> Iterator[tuple[int, str]]:
                 yield int(path.parent.name), os.fsdecode(b" ".join(words))
 
 
-def _unmount(folder: Path) -> None:
+def unmount(folder: Path) -> None:
     mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     for path in sorted((path for path in mounted if path.startswith(f"{folder}/")), key=len, reverse=True):
         _run("umount", "-l", path)

