@@ -9,7 +9,7 @@ import pytest
 
 from soloist.domain.errors import ConfigError
 from soloist.shells.settings import ControllerSettings
-from tests.chart.rendering import helm, refused, rendered
+from tests.chart.rendering import CHART, ROOT, helm, refused, rendered
 
 BY_SCHEMA: list[tuple[dict[str, Any], str]] = [
     ({"controler": {"replicas": 3}}, "at '': additional properties 'controler' not allowed"),
@@ -64,6 +64,21 @@ def test_a_value_that_the_schema_does_not_know_is_refused(values: dict[str, Any]
         path, _, rest = sentence.removeprefix("at ").partition(": ")
         assert all(part in said for part in path.strip("'").split("/"))
         assert all(word in said for word in re.findall(r"additional properties '([^']+)'", rest))
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.29.15", "1.29.15-gke.100", "1.9"])
+def test_a_cluster_that_is_too_old_is_refused_in_the_words_of_helm(version: str) -> None:
+    done = helm("template", "soloist", CHART, "--kube-version", version)
+    assert done.returncode != 0
+    sentence = f"chart requires kubeVersion: >=1.30.0-0 which is incompatible with Kubernetes v{version}"
+    assert sentence in done.stderr
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.30.0-eks-123", "1.36.3", "1.99"])
+def test_a_cluster_that_is_new_enough_for_the_kinds_is_taken(version: str) -> None:
+    """Those whose vendors add to the version among them."""
+    assert helm("template", "soloist", CHART, "--kube-version", version).returncode == 0
+    assert "It takes Kubernetes 1.30 or newer" in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("values", "sentence"), CONTRADICTIONS, ids=[sentence for _, sentence in CONTRADICTIONS])
