@@ -51,7 +51,6 @@ def invoices(
     folder: Path,
     *,
     namespace: Namespace | None = None,
-    put: dict[str, str] | None = None,
     **elect: str,
 ) -> Iterator[Stage]:
     """The page is copied, with addresses and times of the test put in; nothing of it is done yet. ``elect``: how sidecars elect."""
@@ -68,7 +67,7 @@ def invoices(
             pods[name].app = backends[name].child
             stack.callback(pods[name].stop)
         service = stack.enter_context(Service([each.port for each in backends.values()]))
-        places = {**QUICKER, "http://backend.default.svc/internal": f"{service.url}/internal", **(put or {})}
+        places = {**QUICKER, "http://backend.default.svc/internal": f"{service.url}/internal"}
         reader = Reader("invoices", folder, namespace, put=places, **env)
         yield Stage(database, receiver, bank, reader, folder, service, backends, pods)
 

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 
 from tests.adoption.bank import Bank
+from tests.adoption.claim_notes import CLAIM_NOTES
 from tests.adoption.page import Reader
 from tests.cluster.backend import Backend, Received
 from tests.postgres.server import Database
@@ -34,17 +35,6 @@ QUICKER = {
 }
 """What a test puts in place of the times of the manifest."""
 NOTES = """
-CREATE TABLE claim_notes (key text, fence bigint, worker text, at timestamptz, was bigint, was_held_until timestamptz);
-CREATE FUNCTION note_claim() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_catalog AS $$
-BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO claim_notes VALUES (NEW.key, NEW.fence, NEW.worker, clock_timestamp(), NULL, NULL);
-    ELSIF NEW.fence IS NOT NULL AND NEW.fence IS DISTINCT FROM OLD.fence THEN
-        INSERT INTO claim_notes VALUES (NEW.key, NEW.fence, NEW.worker, clock_timestamp(), OLD.fence, OLD.held_until);
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER note_claim AFTER INSERT OR UPDATE ON soloist.claims FOR EACH ROW EXECUTE FUNCTION note_claim();
 CREATE TABLE cursor_notes (fence bigint, value integer, at timestamptz);
 CREATE FUNCTION note_cursor() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_catalog AS $$
 BEGIN
@@ -86,6 +76,7 @@ class Records(ABC):
 
     def note(self) -> None:
         with self.connect() as connection:
+            connection.execute(CLAIM_NOTES)
             connection.execute(NOTES)
 
     # The database

@@ -7,23 +7,29 @@ and times in place of those of the files before the first step: ``put`` names ea
     reader = Reader("invoices", tmp_path, namespace, put={"http://backend.default.svc": backend.url}, DATABASE_URL=dsn)
     reader.do(1)                  # what its commands printed; a command that fails fails the test with all of it
     reader.do(3, only="check")    # those of its commands in which that word stands
+
+Where a page says that elsewhere one command is what another is here, ``reader.reads`` makes the one of the other.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.adoption.backend_process import EXAMPLES, OFFLINE
 from tests.cluster.binaries import locate
 from tests.cluster.fixtures import Namespace
 from tests.docs.pages import ROOT
 from tests.postgres.programs import postgres_programs
+from tests.queue.nodejs import find_node
 
 HEADING = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)
 COMMANDS = re.compile(r"^ *```sh\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
@@ -63,12 +69,13 @@ class Reader:
         self.example = self.root / "manifests" / "examples" / example
         self.steps = steps(EXAMPLES / example / "README.md")
         self.done: list[int] = []
+        self.reads: Callable[[str], str] = lambda command: command
         self._copy(example, put or {})
         programs = self.root / "bin"
         programs.mkdir()
         for name in ("soloist", "kubectl-soloist"):
             (programs / name).symlink_to(Path(sys.executable).parent / name)
-        self.env = {**os.environ, **OFFLINE, "PGSSLMODE": "disable", **env}
+        self.env = {**find_node().environment, **OFFLINE, "PGSSLMODE": "disable", **env}
         if namespace is not None:
             (programs / "kubectl").symlink_to(locate()["kubectl"])
             config = namespace.cluster.kubeconfig(self.root / "kubeconfig", namespace=namespace.name)
@@ -93,15 +100,29 @@ class Reader:
     def do(self, number: int, *, only: str = "") -> str:
         """Runs the commands of that step, in the order of the page."""
         step = self.steps[number - 1]
-        said = ""
-        for command in step.commands:
-            if only in command:
-                argv = ["bash", "-euo", "pipefail", "-c", command]
-                done = subprocess.run(argv, cwd=self.root, env=self.env, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
-                said += done.stdout + done.stderr
-                assert done.returncode == 0, f"step {number}, {step.title}:\n{command}\n{said}"
+        said = "".join(self.run(command) for command in step.commands if only in command)
         self.done.append(number)
         return said
+
+    def run(self, command: str) -> str:
+        """What it printed."""
+        argv = ["bash", "-euo", "pipefail", "-c", self.reads(command)]
+        done = subprocess.run(
+            argv, cwd=self.root, env=self.env, capture_output=True, text=True, timeout=300, check=False
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, f"{command}\n{said}"
+        return said
+
+    def said(self, *arguments: str) -> dict[str, Any]:
+        """What `soloist` says of it to programs, asked as the page's commands are."""
+        argv = ["soloist", *arguments, "-o", "json"]
+        done = subprocess.run(
+            argv, cwd=self.root, env=self.env, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, f"{argv}\n{done.stdout}{done.stderr}"
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
 
     def whole(self) -> bool:
         """Every step that has commands was done, and in the order of the page."""

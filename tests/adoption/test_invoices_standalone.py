@@ -1,20 +1,21 @@
-"""The example `invoices` without Kubernetes: the same manifest, two processes over one database, the leader killed in the middle of all of it.
+"""The example `invoices` without Kubernetes, by the commands of its page: the same manifest, two processes over one database, the leader
+killed in the middle of all of it.
 
 One kill hits both: the leader holds claims whose requests are on their way, and a call whose transaction is open.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.adoption import invoices_books as books
 from tests.adoption import invoices_story as happens
+from tests.adoption.backend_process import EXAMPLES
 from tests.adoption.invoices import Stage, invoices
 from tests.adoption.invoices_books import OVERDUE
-from tests.adoption.invoices_records import AUTHORIZATION
 from tests.adoption.invoices_story import frozen, lost, released
 from tests.cluster.children import until
 from tests.postgres.server import Postgres
@@ -23,18 +24,24 @@ from tests.standalone.crew import Crew
 pytestmark = [pytest.mark.adoption, pytest.mark.slow]
 
 HANDOVERS = [released, lost, frozen, released]
+PAGE = (EXAMPLES / "invoices" / "README.md").read_text(encoding="utf-8")
+RESUME, STANDALONE, ELECT = re.findall(r"^```bash\n(.+?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
+"""The page's commands without Kubernetes; the latter two do not end."""
 
 
 @pytest.fixture(scope="module")
 def stage(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """What came of it, once all is still."""
     database, folder = postgres.create_database("invoices_alone"), tmp_path_factory.mktemp("invoices")
-    resumed = {"suspend: true": "suspend: false"}
-    with invoices(database, folder, put=resumed, SOLOIST_DATABASE=database.dsn()) as made:
-        crew = Crew(folder, database.dsn(), made.receiver)
+    with invoices(database, folder) as made:
+        crew = Crew(folder, database.dsn(), made.receiver, command=for_ever(made, STANDALONE))
         try:
             for number in (1, 2):
                 made.reader.do(number)
+            made.reader.run(RESUME)
+            for pod in made.pods.values():
+                pod.sidecar.argv = for_ever(made, ELECT)
+                pod.sidecar.env = {**made.reader.env, **(pod.sidecar.env or {}), "SOLOIST_LEASE": ""}
             made.start()
             one_leader_is_killed_in_the_middle(made, crew)
             happens.handed_over(made, HANDOVERS)
@@ -46,13 +53,15 @@ def stage(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Itera
     postgres.drop_database(database.name)
 
 
+def for_ever(made: Stage, commands: str) -> list[str]:
+    """The page's, in the reader's folder; the last of them is the process."""
+    *before, last = commands.splitlines()
+    return ["bash", "-euc", "\n".join([f"cd {made.reader.root}", *before, f"exec {last}"])]
+
+
 def one_leader_is_killed_in_the_middle(made: Stage, crew: Crew) -> None:
-    env = {
-        "SOLOIST_FILE": str(Path(made.reader.example) / "soloist.yaml"),
-        "SOLOIST_SECRET_BACKEND_AUTHORIZATION": AUTHORIZATION,
-        "SOLOIST_SECRET_BACKEND_DATABASE_URL": made.database.dsn(),
-        "SOLOIST_DATA_ALLOW": "127.0.0.0/8",
-    }
+    nothing = {"SOLOIST_FILE": "", "SOLOIST_DATABASE": ""}  # the page's command says both
+    env = {**made.reader.env, **nothing, "SOLOIST_DATA_ALLOW": "127.0.0.0/8"}
     with happens.overdue_call_that_waits(made) as again:
         for name in ("s1", "s2"):
             crew.ready(name, **env)

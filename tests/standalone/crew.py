@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,12 +42,13 @@ def job(name: str, url: str = "", **spec: Any) -> Raw:
 
 @dataclass
 class Crew:
-    """``url`` is the database; empty with ``SOLOIST_EMBEDDED`` in ``env``."""
+    """``url`` is the database; empty with ``SOLOIST_EMBEDDED`` in ``env``. ``command`` starts a member."""
 
     folder: Path
     url: str
     backend: Backend
     env: dict[str, str] = field(default_factory=lambda: dict(FAST))
+    command: Sequence[str] = (*ENTRY, "standalone")
     members: dict[str, Controller] = field(default_factory=dict)
     marks: dict[str, int] = field(default_factory=dict)
     """Where in its log the present life of a member begins."""
@@ -73,7 +75,7 @@ class Crew:
         variables = {**base, **named, **self.env, **env}
         log = self.folder / f"{name}.log"
         self.marks[name] = log.stat().st_size if log.exists() else 0
-        process = Child(name, [*ENTRY, "standalone", *flags], log=log, env=variables)
+        process = Child(name, [*self.command, *flags], log=log, env=variables)
         process.start()
         self.members[name] = Controller(name, process)
         return self.members[name]
