@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from tests.cluster.children import until
-from tests.cluster.client import ApiClient
 from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.cluster
 Raw = dict[str, Any]
 FILES = sorted((Path(__file__).parents[2] / "manifests" / "rbac").glob("*.yaml"))
 GROUP = "/apis/rbac.authorization.k8s.io/v1"
-REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 KINDS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
 
@@ -82,7 +80,7 @@ def test_a_verb_that_is_taken_away_is_granted_by_nothing_else(file: Path, contro
         path = f"{GROUP}/clusterroles" if role["kind"] == "ClusterRole" else f"{GROUP}/namespaces/{namespace}/roles"
         path = f"{path}/{role['metadata']['name']}"
         for less, asked in without(role):
-            answer = partial(may, api, {"user": user, "resourceAttributes": {**asked, "namespace": namespace}})
+            answer = partial(api.may, user, **asked, namespace=namespace)
             until(answer, what=f"it is granted: {asked}", timeout=90)
             api.replace(path, less)
             until(lambda answer=answer: not answer(), what=f"it is granted no more: {asked}", timeout=90)
@@ -93,7 +91,3 @@ def test_a_verb_that_is_taken_away_is_granted_by_nothing_else(file: Path, contro
     if outside:
         control_plane.kubectl("delete", "-f", "-", stdin=yaml.safe_dump_all(outside))
     api.delete(f"/api/v1/namespaces/{space}")
-
-
-def may(api: ApiClient, question: Raw) -> bool:
-    return bool(api.create(REVIEWS, {"spec": question})["status"]["allowed"])

@@ -8,11 +8,14 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from collections.abc import Sequence
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class ApiError(Exception):
@@ -38,12 +41,19 @@ class ApiClient:
         self, method: str, path: str, body: bytes | None = None, media: str = "application/json"
     ) -> tuple[int, bytes]:
         """One request, whatever its status. Connection errors come through as they are (OSError)."""
+        status, _, answer = self.exchange(method, path, body, media)
+        return status, answer
+
+    def exchange(
+        self, method: str, path: str, body: bytes | None = None, media: str = "application/json"
+    ) -> tuple[int, Message, bytes]:
+        """The same with the headers of the answer."""
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=self._timeout)
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": media}
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            return answer.status, answer.headers, answer.read()
         except http.client.HTTPException as broken:
             raise ConnectionError(f"{method} {path}: {broken!r}") from broken
         finally:
@@ -86,3 +96,8 @@ class ApiClient:
 
     def delete(self, path: str, body: Any = None) -> Any:
         return self.request("DELETE", path, body)
+
+    def may(self, user: str, groups: Sequence[str] = (), **asked: str) -> bool:
+        """Whether the server would let that user: group, resource, subresource, verb, namespace and name are what is asked for."""
+        spec = {"user": user, "groups": [*groups], "resourceAttributes": asked}
+        return bool(self.create(REVIEWS, {"spec": spec})["status"]["allowed"])
