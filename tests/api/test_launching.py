@@ -56,7 +56,8 @@ def test_the_leader_counts_what_it_launched_and_what_it_did_not(desk: Desk) -> N
     skipped = status["counters"]["skipped"]  # a few of them may have a run that says so, and are no missed ticks
     ours = {"namespace": desk.namespace.name}
     for name, labels, least, most in (
-        ("soloist_due_total", ours, launched, launched),
+        ("soloist_due_total", ours, launched + skipped, launched + skipped),
+        ("soloist_launched_total", ours, launched, launched),
         ("soloist_launch_skew_seconds_count", {"action": "http"}, launched, launched),
         ("soloist_runs_total", ours | {"result": "Succeeded"}, phases["Succeeded"], phases["Succeeded"]),
         ("soloist_runs_total", ours | {"result": "Failed"}, 1, 1),

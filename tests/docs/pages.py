@@ -35,6 +35,7 @@ UNITS = {
     "soloist_leader": "0 or 1",
     "soloist_term_epoch": "epoch",
     "soloist_due": "ticks",
+    "soloist_launched": "ticks",
     "soloist_ticks_missed": "ticks",
     "soloist_api_writes": "writes",
     "soloist_queue_valid": "0 or 1",

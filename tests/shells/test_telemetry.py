@@ -57,10 +57,10 @@ def test_libraries_are_quiet_unless_debug_is_asked_for(stream: io.StringIO) -> N
 def test_the_metrics_have_their_names() -> None:
     metrics = Metrics(CollectorRegistry())
     metrics.leading(7)
-    metrics.due("ns")
+    metrics.due("ns", 4)
     metrics.run_ended("ns", "Succeeded")
     metrics.tick_missed("ns", "Suspended", 3)
-    metrics.launched("http", 0.004)
+    metrics.launched("ns", "http", 0.004)
     metrics.error("watch")
     metrics.api_write("JobRun")
     metrics.jobs(2)
@@ -69,7 +69,8 @@ def test_the_metrics_have_their_names() -> None:
     for line in (
         "soloist_leader 1.0",
         "soloist_term_epoch 7.0",
-        'soloist_due_total{namespace="ns"} 1.0',
+        'soloist_due_total{namespace="ns"} 4.0',
+        'soloist_launched_total{namespace="ns"} 1.0',
         'soloist_runs_total{namespace="ns",result="Succeeded"} 1.0',
         'soloist_ticks_missed_total{namespace="ns",reason="Suspended"} 3.0',
         'soloist_launch_skew_seconds_bucket{action="http",le="0.005"} 1.0',

@@ -36,6 +36,12 @@ class WriteJob:
     decided: tuple[tuple[datetime, Reason], ...] = ()
     books_only: bool = False
 
+    @property
+    def ticks(self) -> int:
+        """How many ticks it decides: those without a run, and the one whose run is recorded; a run recorded anew has had its tick."""
+        recorded = sum(entry.tick is not None and entry.tick == self.watermark for entry in self.add)
+        return len(self.decided) + recorded
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:

@@ -40,12 +40,12 @@ class Reporter:
     def launched(self, view: View, step: Launch) -> None:
         skew = (view.now - launch_at(view, step.run)).total_seconds()
         if step.run.scheduled and step.attempt == 1:
-            self._metrics.due(view.job.namespace)
-            self._metrics.launched(kind_of(view.spec.action), skew)
+            self._metrics.launched(view.job.namespace, kind_of(view.spec.action), skew)
         keys = _keys(view.job) | {"run": step.run.name, "attempt": step.attempt, "skew": round(skew, 4)}
         _log.info("launched", extra=keys)
 
     def decided(self, view: View, step: WriteJob) -> None:
+        self._metrics.due(view.job.namespace, step.ticks)
         for line in fold(step.decided):
             self._metrics.tick_missed(view.job.namespace, str(line.reason), line.count)
             keys = _keys(view.job) | {"reason": str(line.reason), "first": line.first.isoformat(), "count": line.count}

@@ -122,9 +122,12 @@ class Metrics:
         )
         self._due = Counter(
             "soloist_due",
-            "Ticks that were launched at their first attempt; the others are in soloist_ticks_missed.",
+            "Ticks that came due and are decided: recorded, a moment before their time, or let go with a reason.",
             ["namespace"],
             registry=registry,
+        )
+        self._launched = Counter(
+            "soloist_launched", "Ticks that were launched, each at its first attempt.", ["namespace"], registry=registry
         )
         self._runs = Counter("soloist_runs", "Runs that ended, by phase.", ["namespace", "result"], registry=registry)
         self._missed = Counter(
@@ -153,15 +156,16 @@ class Metrics:
         )
 
         # To find a child by its labels takes longer than to count one up.
-        self._due_in, self._skew_of = cache(self._due.labels), cache(self._skew.labels)
+        self._due_in, self._launched_in = cache(self._due.labels), cache(self._launched.labels)
+        self._skew_of = cache(self._skew.labels)
         self._runs_of, self._writes_of = cache(self._runs.labels), cache(self._writes.labels)
 
     def leading(self, epoch: int | None) -> None:
         self._leader.set(0 if epoch is None else 1)
         self._epoch.set(epoch or 0)
 
-    def due(self, namespace: str) -> None:
-        self._due_in(namespace).inc()
+    def due(self, namespace: str, count: int) -> None:
+        self._due_in(namespace).inc(count)
 
     def run_ended(self, namespace: str, result: str) -> None:
         self._runs_of(namespace, result).inc()
@@ -169,7 +173,8 @@ class Metrics:
     def tick_missed(self, namespace: str, reason: str, count: int = 1) -> None:
         self._missed.labels(namespace, reason).inc(count)
 
-    def launched(self, action: str, skew: float) -> None:
+    def launched(self, namespace: str, action: str, skew: float) -> None:
+        self._launched_in(namespace).inc()
         self._skew_of(action).observe(skew)
 
     def error(self, where: str) -> None:
