@@ -7,7 +7,6 @@ replicas of its backend behind a Service.
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +79,8 @@ class Payroll:
 
     def letters(self) -> list[dict[str, Any]]:
         """As `soloist queue dead` lists them."""
-        argv = [*SOLOIST, "queue", "dead", "payroll", "-n", "payroll", "--limit", "1000", "-o", "json"]
-        said = subprocess.run(argv, env=self.reader.env, capture_output=True, text=True, check=True, timeout=60).stdout
-        found: list[dict[str, Any]] = json.loads(said)["letters"]
+        asked = ("queue", "dead", "payroll", "-n", "payroll", "--limit", "1000")
+        found: list[dict[str, Any]] = self.reader.said(*asked)["letters"]
         return found
 
     def provider_takes(self, seconds: float) -> None:

@@ -41,10 +41,13 @@ def payroll(cluster_binaries: None, postgres: Postgres, tmp_path_factory: pytest
 
 @pytest.fixture
 def stage(payroll: Payroll) -> Iterator[Payroll]:
-    """Without workers, before and after."""
+    """Without workers, and with both backends, before and after."""
     payroll.provider_takes(0.2)
     yield payroll
     payroll.stop(*payroll.workers)
+    for backend in payroll.backends.values():
+        if not backend.child.alive():
+            backend.start()
 
 
 def test_it_is_installed_by_kustomize_over_the_plain_manifest(stage: Payroll) -> None:
@@ -69,9 +72,11 @@ def may_read(stage: Payroll, secret: str) -> str:
         return str(refused.stdout).strip()
 
 
-@pytest.mark.parametrize("most", [4, 1], ids=["workers from two to four and back", "one worker"])
-def test_each_period_of_each_schedule_is_paid_at_most_once_and_recorded_or_held(stage: Payroll, most: int) -> None:
-    schedules, workers = stage.schedules, ["w0", "w1"][:most]
+@pytest.mark.parametrize("pods", [4, 1], ids=["two backends, workers from two to four and back", "one pod of each"])
+def test_each_period_of_each_schedule_is_paid_at_most_once_and_recorded_or_held(stage: Payroll, pods: int) -> None:
+    schedules, workers, alone = stage.schedules, ["w0", "w1"][:pods], pods == 1
+    if alone:
+        stage.backends["b1"].kill()
     stage.start(*workers)
     twice = schedules.add(10, overdue="40 days")
     books = schedules.until_settled(twice)
@@ -82,7 +87,7 @@ def test_each_period_of_each_schedule_is_paid_at_most_once_and_recorded_or_held(
     assert keys == 20, "each under a key of its own"
 
     # Two more come, and go while they are at work.
-    more = ["w2", "w3"][: max(most - 2, 0)]
+    more = ["w2", "w3"][: max(pods - 2, 0)]
     stage.start(*more)
     stage.provider_takes(0.7)
     monthly = schedules.add(90)
@@ -101,13 +106,16 @@ def test_each_period_of_each_schedule_is_paid_at_most_once_and_recorded_or_held(
     stage.start(f"{killed}-again")
     until(lambda: schedules.is_recorded(outlived), what="the backend has recorded it", timeout=60)
 
-    # A backend dies after the payment and before its record; the other goes on.
+    # A backend dies after the payment and before its record; the other goes on, or itself once it is there again.
     ids += schedules.add(25, stuck={"hang": True})
     broken_off = middle(ids[25:])
     schedules.until_paid(broken_off)
     dead = stage.kill_backend_of(broken_off)
+    if alone:
+        dead.start()
     assert broken_off in {pair[0] for pair in schedules.until_settled(ids).held}
-    dead.start()
+    if not alone:
+        dead.start()
 
     # Both die: nobody is left who could say anything.
     ids += schedules.add(50, stuck={"hang": True})
@@ -129,7 +137,7 @@ def test_each_period_of_each_schedule_is_paid_at_most_once_and_recorded_or_held(
     assert not held & {*twice, *monthly}
     listed = {(int(letter["row"][0]), letter["reason"]) for letter in stage.letters()}
     assert {(id_, reason) for (id_, _), reason in books.held.items()} <= listed, "soloist queue dead shows them"
-    if most > 1:
+    if not alone:
         killed = {"worker": outlived, "backend": broken_off, "both": lost}
         payroll_evidence.write(stage, books, killed)
     bodies = [json.loads(each.body) for each in schedules.payments()]
