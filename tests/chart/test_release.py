@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from soloist import __version__
+from tests.chart.going_away import ALL_ON, SAID_TAKEN, TAKEN, kinds, of_the_release
 from tests.chart.rendering import CHART, helm
 from tests.cluster.children import until
 from tests.cluster.client import ApiError
@@ -43,7 +45,9 @@ def test_what_people_made_outlives_upgrade_and_uninstallation(cluster: ControlPl
         return done.stdout
 
     api = cluster.api()
-    run("install", HOME, CHART, "--create-namespace", "--set", "controller.replicas=3")
+    values = tmp_path / "values.yaml"
+    values.write_text(json.dumps({**ALL_ON, "controller": {"replicas": 3}}))
+    run("install", HOME, CHART, "--create-namespace", "--values", values)
     until(lambda: created(cluster), what="the kinds that came with the release are served", timeout=120)
     assert images(cluster) == {f"soloist:{__version__}"}
 
@@ -52,10 +56,11 @@ def test_what_people_made_outlives_upgrade_and_uninstallation(cluster: ControlPl
     assert api.get(f"{DEPLOYMENTS}/soloist-controller")["spec"]["replicas"] == 3
 
     before = api.get(f"{JOBS}/hello")
+    assert kinds(of_the_release(cluster.kubectl)) == TAKEN.keys()
     run("uninstall", HOME)
     assert api.get(f"{JOBS}/hello") == before
     assert "finalizers" not in before["metadata"]
-    until(lambda: not left(cluster), what="nothing of the release is left but the kinds", timeout=120)
+    until(lambda: not of_the_release(cluster.kubectl), what="nothing of the release is left but the kinds", timeout=120)
 
     run("install", HOME, CHART)
     assert api.get(f"{JOBS}/hello") == before
@@ -75,7 +80,5 @@ def images(cluster: ControlPlane) -> set[str]:
     return {container["image"] for pod in pods for container in pod["containers"]}
 
 
-def left(cluster: ControlPlane) -> list[str]:
-    kinds = "deploy,hpa,pdb,netpol,sa,role,rolebinding,clusterrole,clusterrolebinding,flowschema"
-    said = cluster.kubectl("get", kinds, "-A", "-o", "name", "-l", "app.kubernetes.io/managed-by=Helm")
-    return said.split()
+def test_the_page_names_whatever_is_taken() -> None:
+    assert [words for words in TAKEN.values() if words not in SAID_TAKEN] == []

@@ -46,21 +46,7 @@ def heads(text: str) -> list[list[str]]:
 
 
 def test_a_job_runs_as_a_pod_with_the_time_it_is_for(site: Site) -> None:
-    command = ["soloist", "preview", "@every 1h"]
-    secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    pod = {
-        "restartPolicy": "Never",
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [{"name": "report", "image": site.image.tag, "command": command, "securityContext": secure}],
-    }
-    job = {"template": {"spec": {"backoffLimit": 0, "template": {"spec": pod}}}}
-    site.make("ScheduledJob", "scheduledjobs", "report", {"schedule": "@every 10s", "job": job})
-    until(
-        lambda: [run for run in site.runs("report") if run.get("status", {}).get("phase") == "Succeeded"],
-        what="a Job of the image ran to its end",
-        timeout=120,
-    )
-    site.node.api().patch(site.ours("scheduledjobs", "report"), {"spec": {"suspend": True}})
+    site.make_a_job_of_the_image("report", "@every 10s")
 
 
 def test_a_row_is_delivered(site: Site) -> None:

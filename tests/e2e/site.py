@@ -66,6 +66,7 @@ class Site:
                 "settings": {"dataAllow": [f"{self.node.address}/32"]},
             },
             "externalMetrics": {"enabled": True},
+            "monitoring": {"dashboard": {"enabled": True}},
         }
         path = self.node.directory / "values.yaml"
         path.write_text(json.dumps(chosen))
@@ -110,6 +111,24 @@ class Site:
     def make(self, kind: str, resource: str, name: str, spec: Raw) -> None:
         body = {"apiVersion": "soloist.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
         self.node.api().create(self.ours(resource), body)
+
+    def make_a_job_of_the_image(self, name: str, schedule: str) -> None:
+        """A ScheduledJob whose Pods are admitted under the restricted standard; suspended once one has run to its end."""
+        command = ["soloist", "preview", "@every 1h"]
+        secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        pod = {
+            "restartPolicy": "Never",
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "report", "image": self.image.tag, "command": command, "securityContext": secure}],
+        }
+        job = {"template": {"spec": {"backoffLimit": 0, "template": {"spec": pod}}}}
+        self.make("ScheduledJob", "scheduledjobs", name, {"schedule": schedule, "job": job})
+        until(
+            lambda: [run for run in self.runs(name) if run.get("status", {}).get("phase") == "Succeeded"],
+            what="a Job of the image ran to its end",
+            timeout=PATIENCE,
+        )
+        self.node.api().patch(self.ours("scheduledjobs", name), {"spec": {"suspend": True}})
 
     def status(self, job: str) -> Raw:
         found: Raw = self.node.api().get(self.ours("scheduledjobs", job)).get("status", {})
