@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 
 from tests.cluster.children import until
+from tests.e2e.image import MB
 from tests.e2e.site import EVERY_SECOND, NAMESPACE, QUEUE, RELEASE, ROOT, Site
 
 EXAMPLES = ROOT / "manifests" / "examples"
+MOST = 200 * MB
+
+
+def test_the_image_is_no_larger_than_the_page_says_its_base_included(site: Site) -> None:
+    site.tell(f"the image: {site.image.size / MB:.0f} MB, of which {site.image.base / MB:.0f} MB are the base")
+    assert site.image.size <= MOST
+    assert f"held to {MOST // MB} MB, its base included" in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
 
 def test_two_controllers_and_two_workers_are_ready_without_a_restart(site: Site) -> None:
