@@ -15,6 +15,7 @@ from soloist.domain.queue_spec import QueueSpec
 from soloist.domain.spec import Spec, parse_spec
 from tests.cluster.fixtures import Namespace
 from tests.crds.bad_rows import BASE
+from tests.docs.shown_tables import heads, of_the_readme
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 FOLDER = MANIFESTS / "examples"
@@ -152,6 +153,16 @@ def test_kubectl_shows_jobs_and_runs_in_columns(namespace: Namespace) -> None:
     assert head.split() == ["NAME", "JOB", "SCHEDULED", "PHASE", "ATTEMPT", "REASON", "AGE"]
     assert row.split()[:4] == ["shown-1", "shown", "Running", "1"]
     assert "jobrun.soloist.dev/shown-1" in namespace.kubectl("get", "soloist", "-o", "name")
+
+
+@pytest.mark.cluster
+def test_kubectl_shows_the_columns_that_the_readme_shows(namespace: Namespace) -> None:
+    for kind, resource in (("ScheduledJob", "scheduledjobs"), ("JobRun", "jobruns"), ("WorkQueue", "workqueues")):
+        body = {"apiVersion": "soloist.dev/v1alpha1", "kind": kind, "metadata": {"name": "shown"}, "spec": BASE[kind]}
+        namespace.api.create(namespace.ours(resource), body)
+    shown = heads(namespace.kubectl("get", "sj,jr,wq"))
+    assert len(shown) == 3
+    assert shown == of_the_readme()
 
 
 @pytest.mark.cluster

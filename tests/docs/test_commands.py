@@ -21,6 +21,7 @@ RUN_BY = {
     # The scenes of `make e2e`, on a node of their own.
     "helm test soloist --namespace soloist --logs": (SCENES, 'helm("test", RELEASE'),
     "kubectl apply -f manifests/examples/http-every-30-seconds.yaml": (SCENES, '"apply", "-f", EXAMPLES / "http-every-30-seconds.yaml"'),
+    "kubectl get sj,jr,wq": (SCENES, '"get", "sj,jr,wq"'),
     "kubectl get sj,jr": (SCENES, '"get", "sj,jr'),
     "kubectl apply --server-side -f manifests/install.yaml": ("tests/chart/test_combinations.py", '"apply", "--server-side", "-f", INSTALL'),
     "kubectl soloist why JOB --at 02:00": (CLI, '"soloist", "why"'),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.cluster.children import until
+from tests.docs.shown_tables import heads, of_the_readme
 from tests.e2e.image import MB
 from tests.e2e.site import EVERY_SECOND, NAMESPACE, QUEUE, RELEASE, ROOT, Site
 
@@ -45,12 +46,7 @@ def test_the_first_example_runs_as_its_comment_says_and_shows_what_the_readme_sh
     )
     shown = site.node.kubectl("get", "sj,jr")
     site.tell("kubectl get sj,jr\n" + shown)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## Quick start")[1].split("\n## ")[0]
-    assert heads(shown) == heads(readme)
-
-
-def heads(text: str) -> list[list[str]]:
-    return [line.split() for line in text.splitlines() if line.startswith("NAME ")]
+    assert heads(shown) == of_the_readme()[:2]
 
 
 def test_a_job_runs_as_a_pod_with_the_time_it_is_for(site: Site) -> None:
@@ -63,9 +59,10 @@ def test_a_row_is_delivered(site: Site) -> None:
     site.backend.wait(1, path=f"/{QUEUE}", timeout=60)
 
 
-def test_kubectl_shows_the_columns_that_the_readme_names(site: Site) -> None:
+def test_kubectl_shows_the_columns_that_the_readme_shows(site: Site) -> None:
     shown = site.node.kubectl("-n", NAMESPACE, "get", "sj,jr,wq")
     site.tell("kubectl get sj,jr,wq\n" + shown)
+    assert heads(shown) == of_the_readme()
     for kind in ("scheduledjob", "jobrun", "workqueue"):
         assert re.search(rf"^{kind}\.soloist\.dev/\S+ +\S", shown, re.MULTILINE), shown
 
