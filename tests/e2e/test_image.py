@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 PIN = re.compile(r"^([a-z0-9.-]+)==(\S+)", re.MULTILINE)
 
 
@@ -50,7 +51,12 @@ def test_nothing_in_the_final_stage_needs_a_shell_or_root() -> None:
 
 
 def test_the_workflows_are_yaml_and_ask_for_no_rights_by_default() -> None:
-    found = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
-    assert found
-    for path in found:
+    assert {"e2e.yaml", "release.yaml", "scorecard.yaml"} <= {path.name for path in WORKFLOWS}
+    for path in WORKFLOWS:
         assert yaml.safe_load(path.read_text(encoding="utf-8"))["permissions"] in ({}, {"contents": "read"}), path
+
+
+def test_each_action_of_a_workflow_is_of_a_version() -> None:
+    used = [name for path in WORKFLOWS for name in re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))]
+    assert used
+    assert [name for name in used if not re.fullmatch(r"[\w./-]+@v\d+(\.\d+)*", name)] == []
