@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -63,11 +64,8 @@ def bound(namespace: Namespace) -> Iterator[Namespace]:
     for role in MAY:
         namespace.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user=somebody-with-{role}")
     for role in MAY:
-        until(
-            lambda role=role: may(cluster.api(), role, namespace.name, LATE, "get"),
-            what=f"{role} has got what is aggregated to it",
-            timeout=120,
-        )
+        has = partial(may, cluster.api(), role, namespace.name, LATE, "get")
+        until(has, what=f"{role} has got what is aggregated to it", timeout=120)
     yield namespace
     cluster.kubectl("delete", "-f", "-", stdin=yaml.safe_dump_all(roles))
 
