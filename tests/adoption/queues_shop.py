@@ -21,6 +21,7 @@ from typing import Any
 import psycopg
 
 from tests.adoption.backend_process import EXAMPLES, BackendProcess
+from tests.adoption.claim_notes import CLAIM_NOTES
 from tests.cluster.backend import Backend, Received
 
 HERE = EXAMPLES / "queues"
@@ -78,6 +79,11 @@ class Shop:
     def make_tables(self) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute((HERE / "backend" / "tables.sql").read_text(encoding="utf-8"))
+
+    def note_claims(self) -> None:
+        """From now on."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(CLAIM_NOTES)
 
     def fill(self, count: int, *, first: int = 0, due_in: float = 0.0) -> None:
         """So many rows of each queue, from that number on."""
