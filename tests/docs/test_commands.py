@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROGRAMS = "make|docker|kind|helm|kubectl|pip|python3|soloist"
 CLI, QUEUES, SCENES = "tests/api/test_cli.py", "tests/api/test_cli_queue.py", "tests/e2e/scene_1_installed.py"
-WALK, GATE = ".github/workflows/e2e.yaml", ".ci/run"
+WALK, NIGHTLY, GATE = ".github/workflows/e2e.yaml", ".github/workflows/nightly.yaml", ".ci/run"
 RUN_BY = {
     # The gate runs these as they stand.
     "make demo": (GATE, "make demo\n"),
@@ -56,8 +56,8 @@ NOT_BY_A_TEST = {
     "helm install soloist charts/soloist --namespace soloist --create-namespace --set 'secrets.namespaces={default}'": (WALK, "## Quick start", "tests/chart/test_pages.py renders it, and the scenes install the same chart with an image of their own"),
     "make demo-kind": (WALK, "make demo-kind", "it wants Docker; tests/cluster/test_kind.py goes as far as that"),
     "make e2e": (WALK, "make e2e", "it is tests itself; it wants root, or Docker, and makes a node"),
-    "make test-long": ("Makefile", "-m long", "it is tests itself, of a minute or more each, for a release"),
-    "make adoption": ("Makefile", "-m adoption", "it is tests itself, of a minute or more each, and npm fetches four backends for it"),
+    "make test-long": (NIGHTLY, "make test-long", "it is tests itself, of a minute or more each, for a release"),
+    "make adoption": (NIGHTLY, "make adoption", "it is tests itself, of a minute or more each, and npm fetches four backends for it"),
     "make bench-ticks": ("Makefile", "tests.bench.ticks", "half an hour on a machine that has nothing else to do"),
     "make bench-queue": ("Makefile", "tests.bench.queue", "a figure from a machine that does something else is none"),
     "make bench-standalone": ("Makefile", "tests.bench.standalone", "twelve minutes on a machine that has nothing else to do"),
