@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -54,6 +55,27 @@ def test_what_is_missing_on_the_system_is_named(tmp_path: Path, python: str, rem
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert remedy in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("account", "unshare"),
+    [
+        pytest.param(1000, "exit 0", id="another account, though it may have namespaces"),
+        pytest.param(0, "exit 1", id="root that may have none, as in an ordinary container"),
+    ],
+)
+def test_the_gate_says_at_once_that_it_wants_root(tmp_path: Path, account: int, unshare: str) -> None:
+    """On a PATH of no more than what asks: had it gone on, it would find nothing to go on with."""
+    for name, line in {"id": f"echo {account}", "unshare": unshare}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("bash", "dirname"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    argv = [tmp_path / "bash", ROOT / ".ci" / "run"]
+    done = subprocess.run(argv, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("The gate wants root")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_gate_installs_no_package_that_the_readme_does_not_name() -> None:
