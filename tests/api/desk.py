@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from soloist.domain.instants import parse_time
-from tests.api.crew import Crew, Raw
+from tests.api.crew import Crew, Raw, audit
 from tests.api.tending import now, start
 from tests.cluster.backend import Backend, Received
 from tests.cluster.children import until
@@ -91,6 +91,9 @@ class Desk:
     def quiet(self, name: str, wanted: Callable[[Raw], Any], *, what: str) -> Raw:
         """Wait for such a status while nothing of the job goes on: whatever was sent has been received and answered."""
         return self.status(name, lambda status: wanted(status) and not status.get("active"), what=what)
+
+    def audit(self, name: str, *, former: Iterable[datetime] = ()) -> None:
+        audit(self.crew, self.backend, name, path=f"/{name}", former=former)
 
     def clear(self) -> None:
         """Suspend what the test has left going on: it asks nothing more of it, and the next has the machine to itself."""

@@ -31,6 +31,11 @@ def due_ticks(status: Raw, by: datetime) -> list[datetime]:
     return schedule.newest(after=moment(seen["since"]), until=until, limit=100_000)
 
 
+def former_ticks(before: Raw, until: datetime) -> list[datetime]:
+    """Ticks of the schedule as it was in a status from before an edit, suspended or not, up to the second of the edit."""
+    return due_ticks({"observedSchedule": {**before["observedSchedule"], "suspend": False}}, until)
+
+
 def unexplained(
     ticks: Iterable[datetime], status: Raw, runs: Iterable[Raw], received: Collection[datetime]
 ) -> list[datetime]:

@@ -15,6 +15,7 @@ import pytest
 from soloist.domain.instants import stamp
 from tests.api.crew import Crew, Raw, audit
 from tests.api.desk import Desk, also_with_standbys, condition, errors, lines, moment, span, tick
+from tests.api.reasons import former_ticks
 from tests.api.tending import CALM, KEEP, now, start
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
@@ -54,7 +55,7 @@ def test_a_new_schedule_fires_for_no_time_before_the_edit(desk: Desk) -> None:
     assert before.replace(microsecond=0) <= moved <= now()
     assert created <= moved
     assert min(scheduled_times(desk, "edited")) > moved
-    back = now()
+    often, back = desk.crew.status("edited"), now()
     desk.crew.edit("edited", {"schedule": NEVER})
     desk.quiet("edited", lambda status: status["observedSchedule"]["schedule"] == NEVER, what="the edit is seen")
     settled = len(desk.calls("edited"))
@@ -63,6 +64,7 @@ def test_a_new_schedule_fires_for_no_time_before_the_edit(desk: Desk) -> None:
     desk.http("beside", schedule="@every 1s")
     desk.called("beside", 2)  # by now the other would have been called as well
     assert len(desk.calls("edited")) == settled
+    desk.audit("edited", former=former_ticks(often, since(desk, "edited")))
 
 
 @also_with_standbys
@@ -87,7 +89,7 @@ def test_reapplying_the_same_manifest_moves_nothing_and_repeats_nothing(desk: De
     desk.called("applied", len(desk.calls("applied")) + 2)
     assert since(desk, "applied") == kept
     desk.status("applied", lambda status: status["observedGeneration"] == 2, what="the edit is seen")
-    audit(desk.crew, desk.backend, "applied", path="/applied")
+    desk.audit("applied")
 
 
 @also_with_standbys
@@ -95,6 +97,7 @@ def test_ticks_of_a_suspended_job_say_so_and_a_resume_runs_none_of_them(desk: De
     """temporal #8087, nomad #18055."""
     desk.http("resumed", schedule="@every 1s", **KEEP)
     desk.called("resumed", 2)
+    first = desk.crew.status("resumed")
     status = desk.rest("resumed")
     # What had been recorded by then may have been launched.
     seen_at = now()
@@ -110,14 +113,15 @@ def test_ticks_of_a_suspended_job_say_so_and_a_resume_runs_none_of_them(desk: De
     assert [seen for seen in scheduled_times(desk, "resumed") if seen_at < seen <= ended] == []
     assert max(span(line)[1] for line in lines(status, "Suspended")) <= ended
     assert condition(desk.crew.status("resumed"), "Scheduled")["status"] == "True"
+    desk.audit("resumed", former=former_ticks(first, ended))
 
 
 @also_with_standbys
 def test_whatever_is_switched_around_a_due_second_each_tick_runs_once_or_has_a_reason(desk: Desk) -> None:
     desk.http("switched", schedule="@every 1s", **KEEP)
     desk.called("switched")
-    first = since(desk, "switched")
-    moved, told = [first], set[tuple[datetime, datetime]]()
+    first = desk.crew.status("switched")
+    moved = [since(desk, "switched")]
     suspended: list[tuple[datetime, datetime]] = []
     for turn in range(6):
         time.sleep(0.35 + 0.13 * turn)  # another phase of the second each time
@@ -127,31 +131,23 @@ def test_whatever_is_switched_around_a_due_second_each_tick_runs_once_or_has_a_r
             "switched", lambda s, suspend=suspend: s["observedSchedule"]["suspend"] == suspend, what="it is seen"
         )
         moved.append(moment(status["observedSchedule"]["since"]))
-        told |= {span(line) for line in status.get("recent", ())}
         if suspend:
             seen_at = now()
         else:
             suspended.append((seen_at, moved[-1]))
     desk.called("switched", len(desk.calls("switched")) + 2)
-    last = max(scheduled_times(desk, "switched"))
     assert moved == sorted(moved)
     times = scheduled_times(desk, "switched")
     assert len(times) == len(set(times)), times
     inside = [at for at in times for start_, end in suspended if start_ < at <= end]
     assert not inside, f"launched while suspended: {inside}"
-
-    def silent() -> list[datetime]:
-        found = told | {span(line) for line in desk.crew.status("switched")["recent"]}
-        due = [first + timedelta(seconds=number) for number in range(1, int((last - first).total_seconds()) + 1)]
-        return [at for at in due if at not in times and not any(start_ <= at <= end for start_, end in found)]
-
-    until(lambda: not silent(), what="each tick was called for or has its reason", timeout=60)
+    desk.audit("switched", former=former_ticks(first, moved[-1]))
 
 
 @also_with_standbys
 def test_a_paused_job_waits_for_a_person_and_goes_on_when_told(desk: Desk) -> None:
     """db-scheduler #27."""
-    desk.http("paused", schedule="@every 1s")
+    desk.http("paused", schedule="@every 1s", **KEEP)
     desk.called("paused")
     annotate(desk, "paused", paused="true")
     desk.quiet("paused", lambda s: condition(s, "Scheduled").get("reason") == "Paused", what="the pause is said")
@@ -168,6 +164,7 @@ def test_a_paused_job_waits_for_a_person_and_goes_on_when_told(desk: Desk) -> No
     assert sum(line["count"] for line in told) >= 2, told
     later = [tick(seen) for seen in desk.calls("paused")[paused + 1 :]]
     assert min(later) > span(newest)[1]
+    desk.audit("paused")
 
 
 @also_with_standbys
@@ -191,12 +188,13 @@ def test_failures_in_a_row_pause_the_job_until_a_person_resumes_it(desk: Desk) -
     status = desk.status("failing", lambda s: not s.get("paused"), what="the pause is gone")
     assert counted(desk.crew.status("failing"), "Paused") >= 2
     desk.status("failing", lambda s: s["consecutiveFailures"] == 0, what="the row of failures is over")
+    desk.audit("failing")
 
 
 @also_with_standbys
 def test_an_installation_paused_on_its_lease_launches_nothing_at_all(desk: Desk) -> None:
     """kube-downscaler #78, govuk-helm-charts #3954."""
-    desk.http("fleet", schedule="@every 1s")
+    desk.http("fleet", schedule="@every 1s", **KEEP)
     desk.called("fleet")
     lease = desk.namespace.path("leases", "soloist", group="coordination.k8s.io")
     desk.api.patch(lease, {"metadata": {"annotations": {"soloist.dev/paused": "a migration"}}})
@@ -219,6 +217,7 @@ def test_an_installation_paused_on_its_lease_launches_nothing_at_all(desk: Desk)
     desk.called("fleet", calls + 2)
     assert reason == "FleetPaused"
     assert desk.recent("fleet", "FleetPaused")["count"] >= 1
+    desk.audit("fleet")
 
 
 def test_an_edit_made_while_nobody_led_counts_from_its_own_second(crew: Crew, backend: Backend) -> None:
@@ -229,6 +228,7 @@ def test_an_edit_made_while_nobody_led_counts_from_its_own_second(crew: Crew, ba
     crew.job("resumed", schedule="@every 2s", suspend=True, http={"url": backend.url("/resumed")}, **every)
     backend.wait(2, path="/edited")
     crew.wait(lambda: crew.status("resumed").get("observedSchedule"), what="the suspend is seen")
+    before = {job: crew.status(job) for job in ("edited", "resumed")}
     crew.members["a"].kill_both()
     died = now()
     crew.wait(lambda: now() > died + timedelta(seconds=4), what="two ticks are missed")
@@ -250,6 +250,7 @@ def test_an_edit_made_while_nobody_led_counts_from_its_own_second(crew: Crew, ba
         assert len(late) >= 2, f"{job}: none of {late} of the outage ran"
         assert all(each.timestamp() % step == 0 for each in late)
         assert not [each for each in times if died + timedelta(seconds=1) < each <= at], times
+        audit(crew, backend, job, path=f"/{job}", former=former_ticks(before[job], at))
     assert lines(crew.status("edited"), "ScheduleChanged"), crew.status("edited")["recent"]
     assert lines(crew.status("resumed"), "Suspended"), crew.status("resumed")["recent"]
     assert not errors(crew.members["b"].log())

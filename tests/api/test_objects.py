@@ -49,6 +49,7 @@ def test_a_claimed_run_that_is_deleted_is_made_again_and_launched_once(desk: Des
     desk.called("claimed", 2)
     counted = Counter(str(seen.header("Soloist-Scheduled-Time")) for seen in desk.calls("claimed"))
     assert counted[claimed["spec"]["scheduledTime"]] == 1, counted
+    desk.audit("claimed")
 
 
 @also_with_standbys
@@ -65,6 +66,7 @@ def test_a_finished_run_that_is_deleted_is_remembered_all_the_same(desk: Desk) -
     status = desk.crew.status("finished")
     assert not lines(status, "Cancelled"), status["recent"]
     assert not lines(status, "Blocked"), status["recent"]
+    desk.audit("finished")
 
 
 @also_with_standbys
@@ -81,6 +83,7 @@ def test_a_run_deleted_in_mid_call_is_cancelled_and_keeps_its_place_for_its_time
     line = desk.recent("called", "Cancelled")
     assert moment(line["first"]) == tick(first)
     desk.status("called", lambda s: sum(line["count"] for line in lines(s, "Blocked")) >= 2, what="some were blocked")
+    desk.audit("called")
 
 
 @also_with_standbys
@@ -106,6 +109,7 @@ def test_a_run_deleted_between_two_attempts_gets_no_other(desk: Desk) -> None:
     assert [seen for seen in desk.calls("between") if seen.header("Soloist-Run") == name] == after
     entries = desk.crew.status("between").get("active", [])
     assert name not in [entry["run"] for entry in entries]
+    desk.audit("between")
 
 
 @with_members
@@ -133,6 +137,7 @@ def test_a_recorded_run_deleted_while_nobody_leads_is_not_made_again(
     assert entry["scheduledTime"] not in [seen.header("Soloist-Scheduled-Time") for seen in backend.received("/lost")]
     assert crew.phase(entry["run"]) == "absent"
     assert entry["uid"] not in [each["uid"] for each in crew.status("lost").get("active", ())]
+    audit(crew, backend, "lost", path="/lost")
 
 
 @with_members
