@@ -643,6 +643,27 @@ def test_a_transient_error_of_the_secret_is_told_as_it_is() -> None:
     asyncio.run(attempt())
 
 
+def test_where_the_term_is_over_once_the_secret_is_read_nothing_is_sent() -> None:
+    """The machine may have slept meanwhile."""
+
+    async def attempt() -> None:
+        trusted = [True]
+
+        async def asleep(_namespace: str, _ref: KeyRef) -> Text:
+            trusted.clear()
+            return Text("Bearer abcdef")
+
+        async with Receiver(says(OK)) as receiver:
+            launcher = HttpLauncher(read_key=asleep, rules=AddressRules(), trusted=lambda: bool(trusted))
+            with pytest.raises(TransientError, match="The term was over") as raised:
+                await launcher.launch(order(receiver.url, headers=(Header(name="A", ref=TOKEN),)))
+            assert not raised.value.sent
+            assert receiver.connections == 0
+            await launcher.close()
+
+    asyncio.run(attempt())
+
+
 def test_another_process_request_cannot_be_found_and_another_action_not_launched() -> None:
     async def attempt() -> None:
         launcher = HttpLauncher(read_key=Keys(), rules=AddressRules())

@@ -35,6 +35,29 @@ def test_a_leader_without_an_api_server_ends_once_when_its_trust_does(stage: Sta
     assert stage.words().count("a noticed") == 1
 
 
+def test_a_leader_that_slept_past_its_trust_renews_nothing_on_waking_though_nobody_has_taken_the_lease(
+    stage: Stage,
+) -> None:
+    a, b = stage.elector("a"), stage.elector("b")
+    stage.run(a, b, seconds=3)
+    term = a.term()
+    assert term is not None
+    asked = len(stage.api.asked)
+    stage.clock.boot += 100.0  # nobody takes a step meanwhile: the clock that threads wait by stood still
+    assert a.term() == term, "it is asked whether it may be trusted"
+    assert not term.trusted(stage.clock.boot)
+    stage.run(a, seconds=0.1)
+    assert a.term() is None
+    assert len(stage.api.asked) == asked
+    assert [what for word, *what in stage.said if word == "a lost"] == [
+        ["TrustEnded: Lease x/l could not be renewed for 9 s."]
+    ]
+    stage.run(b, seconds=13)
+    successor = b.term()
+    assert successor is not None
+    assert successor.epoch > term.epoch
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -19,20 +19,10 @@ from soloist.loops.scheduler import Pace, Scheduler
 from soloist.ports import Refused
 from tests.fakes.launcher import FakeLauncher
 from tests.fakes.store import FakeStore
-from tests.loops.virtual_time import run
+from tests.loops.virtual_time import LoopClock, run
 
 NOW = datetime(2026, 3, 2, 12, 0, 0, tzinfo=UTC)
 SPEC = {"schedule": "@every 1s", "http": {"url": "http://backend/"}, "missedRunPolicy": "RunAll"}
-
-
-class TickingClock:
-    """CLOCK_BOOTTIME of the event loop, from zero."""
-
-    def __init__(self) -> None:
-        self.start = asyncio.get_running_loop().time()
-
-    def boottime(self) -> float:
-        return asyncio.get_running_loop().time() - self.start
 
 
 @dataclass
@@ -69,7 +59,7 @@ class Stage:
     """One leader, one store, one launcher."""
 
     def __init__(self, *jobs: str, spec: dict[str, Any] | None = None, launcher: FakeLauncher | None = None) -> None:
-        self.clock, self.store, self.notes = TickingClock(), FakeStore(), Notes()
+        self.clock, self.store, self.notes = LoopClock(), FakeStore(), Notes()
         self.launcher = launcher or FakeLauncher()
         self.cache, self.fresh = Cache(), True
         self.term: Term | None = TERM
