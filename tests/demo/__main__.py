@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from shutil import rmtree
 
 from tests.api.crew import Crew
 from tests.cluster.backend import Backend
@@ -18,11 +17,12 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace, install_crds
 from tests.cluster.kind import Kind
 from tests.cluster.versions import Unavailable
-from tests.demo.books import Page
 from tests.demo.story import Story
 from tests.demo.tables import report
+from tests.demo.verdict import verdict
 
 NAMESPACE = "demo"
+BALANCED = "No tick twice, none early, none without a run or a reason."
 START = time.monotonic()
 
 
@@ -53,7 +53,7 @@ def demonstrate(cluster: ControlPlane, folder: Path) -> int:
         story.end_one()
         pages = story.end()
     print("\n" + report(pages, story.hand_overs) + "\n")
-    return verdict(pages, folder)
+    return verdict(pages, balanced=BALANCED, folder=folder, seconds=time.monotonic() - START)
 
 
 def of_processes() -> ControlPlane:
@@ -69,16 +69,6 @@ def on_kind() -> ControlPlane:
     made = Kind("soloist-demo")
     say("kind makes a cluster, a minute or two, more where its image is not there yet; what follows takes about 45 s")
     return made
-
-
-def verdict(pages: list[Page], folder: Path) -> int:
-    breaches = [breach for each in pages for breach in each.breaches()]
-    if breaches:
-        print("BREACH\n" + "\n".join(breaches) + f"\nThe controllers' logs and what was received: {folder}")
-        return 1
-    rmtree(folder)
-    print("No tick twice, none early, none without a run or a reason.")
-    return 0
 
 
 def say(line: str) -> None:

@@ -7,7 +7,6 @@ books: every tick and every row is held against what the receiver got and what t
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from tests.demo.books import Page
 from tests.demo.rows import Rows, rows_of
 from tests.demo.story import HandOver
 from tests.demo.tables import report
+from tests.demo.verdict import verdict
 from tests.queue.workers import ACCEPTED
 from tests.standalone.crew import Crew
 from tests.standalone.folders import made_folder, stop_servers
@@ -42,23 +42,20 @@ JOBS = {
 SOON = 180.0
 """Seconds, on a machine that is slow or has much else to do."""
 
+BALANCED = "No tick twice, none early, none without a run or a reason; no row accepted twice, none lost."
 START = time.monotonic()
 
 
-def main() -> int:
-    folder = made_folder()
-    try:
-        return demonstrate(folder)
-    except (SoloistError, ChildDied, TimeoutError) as reason:
-        print(f"{reason}\nLogs: {folder}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    finally:
-        stop_servers(folder)
+@dataclass(frozen=True, kw_only=True)
+class Books:
+    """What has to balance, and how long each hand-over took."""
+
+    pages: list[Page]
+    rows: Rows
+    hand_overs: list[HandOver]
 
 
-def demonstrate(folder: Path) -> int:
+def demonstrate(folder: Path) -> Books:
     data = folder / "data"
     with ExitStack() as stack:
         backend = stack.enter_context(Backend(folder / "receiver"))
@@ -72,15 +69,22 @@ def demonstrate(folder: Path) -> int:
         story.kill_the_leader()
         story.end_one()
         pages, rows = story.end()
-    print("\n" + report(pages, story.hand_overs, [rows]) + "\n")
-    breaches = [breach for each in (*pages, rows) for breach in each.breaches()]
-    if breaches:
-        print("BREACH\n" + "\n".join(breaches) + f"\nThe replicas' logs and what was received: {folder}")
+        return Books(pages=pages, rows=rows, hand_overs=story.hand_overs)
+
+
+def main(demonstration: Callable[[Path], Books] = demonstrate) -> int:
+    folder = made_folder()
+    try:
+        books = demonstration(folder)
+    except (SoloistError, ChildDied, TimeoutError) as reason:
+        print(f"{reason}\nLogs: {folder}", file=sys.stderr)
         return 1
-    stop_servers(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    print("No tick twice, none early, none without a run or a reason; no row accepted twice, none lost.")
-    return 0
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        stop_servers(folder)
+    print("\n" + report(books.pages, books.hand_overs, [books.rows]) + "\n")
+    return verdict([*books.pages, books.rows], balanced=BALANCED, folder=folder, seconds=time.monotonic() - START)
 
 
 @dataclass(kw_only=True)
