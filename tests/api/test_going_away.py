@@ -34,9 +34,13 @@ from tests.cluster.children import until
 pytestmark = pytest.mark.cluster
 
 
-def test_an_idle_leader_that_is_told_to_go_hands_over_at_once(crews: Crews) -> None:
+def test_an_idle_leader_that_is_told_to_go_hands_over_at_once(crews: Crews, backend: Backend) -> None:
+    """Idle between two ticks of a job, which loses none by it."""
     crew = crews("idle")
     start(crew, "a", "b", **LONG)
+    crew.job("seldom", schedule="@every 10s", http={"url": backend.url("/seldom")})
+    run = str(backend.wait(1, path="/seldom")[-1].header("Soloist-Run"))
+    crew.wait(lambda: crew.phase(run) == "Succeeded", what="nothing goes on")
     told = now()
     crew.members["a"].terminate()
     crew.leader(other_than="a")
@@ -44,6 +48,8 @@ def test_an_idle_leader_that_is_told_to_go_hands_over_at_once(crews: Crews) -> N
         "it waited for the Lease to run out"
     )
     assert went_well(crew, "a")
+    backend.wait(2, path="/seldom", when=lambda seen: tick(seen) > told)
+    audit(crew, backend, "seldom", path="/seldom")
 
 
 def test_a_standby_that_goes_leaves_the_lease_alone(crews: Crews) -> None:
