@@ -61,7 +61,7 @@ test-lowest: ## the tests that need no cluster, on the lowest versions that pypr
 	@$(LOWEST)/bin/python $(INSTALL) --no-deps -e .
 	@$(LOWEST)/bin/python -m pytest -n 4 $(SIDE_BY_SIDE) -m "not cluster" $(LOWEST_TESTS)
 
-adoption: $(READY) ## four backends of manifests/examples adopt it, step by step, and are put through their faults; wants Node and npm
+adoption: $(READY) ## four backends of manifests/examples adopt it, step by step, and are put through their faults
 	@$(BIN)/python -m tests.cluster binaries >/dev/null
 	@$(BIN)/python -m pytest -m adoption -n 2 $(SIDE_BY_SIDE) tests/adoption
 

@@ -26,6 +26,7 @@ from tests.cluster.free_ports import free_ports
 from tests.cluster.versions import Unavailable
 from tests.docs.pages import ROOT
 from tests.queue.examples import node_home
+from tests.queue.nodejs import find_node
 
 EXAMPLES = ROOT / "manifests" / "examples"
 OFFLINE = {"PRISMA_SCHEMA_ENGINE_BINARY": "/bin/true", "CHECKPOINT_DISABLE": "1", "PRISMA_HIDE_UPDATE_MESSAGE": "1"}
@@ -41,15 +42,16 @@ def backend_home(example: str) -> Path:
 
 
 def _finish(home: Path) -> None:
+    node = find_node().program
     if (home / "schema.prisma").exists():
-        argv = ["node", "node_modules/prisma/build/index.js", "generate", "--schema", "schema.prisma"]
+        argv = [node, "node_modules/prisma/build/index.js", "generate", "--schema", "schema.prisma"]
         done = subprocess.run(
             argv, cwd=home, env={**os.environ, **OFFLINE}, capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise Unavailable(f"prisma generate failed: {(done.stdout + done.stderr)[-600:]}")
     if (home / "tsconfig.json").exists():
-        argv = ["node", "node_modules/typescript/bin/tsc"]
+        argv = [node, "node_modules/typescript/bin/tsc"]
         done = subprocess.run(argv, cwd=home, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"tsc refuses {home}:\n{done.stdout}{done.stderr}"
 
@@ -61,7 +63,7 @@ class BackendProcess:
         self.name, self.port = name, free_ports(1)[0]
         home = backend_home(example)
         variables = {"PGSSLMODE": "disable", **env, "PORT": str(self.port)}
-        self.child = Child(name, ["node", home / program], log=folder / f"{name}.log", env=variables)
+        self.child = Child(name, [find_node().program, home / program], log=folder / f"{name}.log", env=variables)
 
     def url(self, path: str = "") -> str:
         return f"http://127.0.0.1:{self.port}{path}"

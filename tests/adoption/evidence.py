@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.processes import machine
+from tests.queue.nodejs import find_node
 
 HEAD = "Written by `make evidence`, out of a run of its own; nothing in it was edited."
 MACHINE = machine()
@@ -41,7 +42,8 @@ def write(name: str, title: str, *parts: str) -> None:
 
 def where() -> str:
     """The machine and the programs, and when."""
-    node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    argv = [find_node().program, "--version"]
+    node = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
     return f"{MACHINE}, Node {node}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
 
 

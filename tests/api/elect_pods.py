@@ -22,6 +22,7 @@ from tests.cluster.children import Child, until
 from tests.cluster.free_ports import free_ports
 from tests.docs.pages import DOCS
 from tests.queue.examples import BLOCK, node_home
+from tests.queue.nodejs import find_node
 
 HERE = Path(__file__).parent
 EXAMPLES: dict[str, str] = dict(BLOCK.findall((DOCS / "elect.md").read_text(encoding="utf-8")))
@@ -50,7 +51,8 @@ def compiled(folder: Path) -> Path:
     )
     (folder / "app.ts").write_text(EXAMPLES["ts-client"] + TIMER + timer)
     tsc = node_home(HERE / "typescript") / "node_modules" / "typescript" / "bin" / "tsc"
-    argv = ["node", str(tsc), "--strict", "--target", "es2022", "--module", "nodenext", "app.ts", "node.d.ts"]
+    options = ["--strict", "--target", "es2022", "--module", "nodenext"]
+    argv = [find_node().program, tsc, *options, "app.ts", "node.d.ts"]
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "app.js"
@@ -88,9 +90,8 @@ class Pod:
             "LOG": str(self.lines_file),
             "PORT": str(self.app_port),
         }
-        self.app = Child(
-            f"{self.name}-app", ["node", self.program], log=self.folder / f"{self.name}-app.log", env=asked
-        )
+        argv, log = [find_node().program, self.program], self.folder / f"{self.name}-app.log"
+        self.app = Child(f"{self.name}-app", argv, log=log, env=asked)
 
     @property
     def url(self) -> str:

@@ -5,7 +5,6 @@ backend with what its lock file says.
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -13,16 +12,15 @@ from pathlib import Path
 
 from tests.adoption.backend_process import backend_home
 from tests.cluster.node_images import _archive, _plain
-from tests.cluster.versions import Unavailable, cache
+from tests.cluster.versions import cache
+from tests.queue.nodejs import find_node
 
 CONFIG = {"Entrypoint": ["/bin/node", "/app/server.js"], "WorkingDir": "/app"}
 
 
 def backend_archive(example: str) -> tuple[Path, str]:
     """A docker archive and its tag. Raises Unavailable where there is no Node."""
-    node = shutil.which("node")
-    if node is None:
-        raise Unavailable("node is not on PATH: install Node 20 or newer with npm (nodejs, npm).")
+    node = str(find_node().program)
     home, tag = backend_home(example), f"localhost/{example}:dev"
     told = hashlib.sha256(f"{home.name} {Path(node).stat().st_mtime_ns} {CONFIG}".encode()).hexdigest()[:12]
     path = cache() / "images" / f"{example}-{told}.tar"

@@ -23,6 +23,7 @@ from tests.cluster.versions import Unavailable, cache
 from tests.e2e.image import ROOT, fetch_wheels
 from tests.e2e.layers import APPLETS, Layer
 from tests.postgres.programs import from_wheel
+from tests.queue.nodejs import find_node
 
 BACKEND = EXAMPLES / "queues" / "backend"
 BASE_OF = re.compile(r"^ARG BASE=(\S+)$", re.MULTILINE)
@@ -53,10 +54,8 @@ def python() -> tuple[Path, str, str]:
 
 def node() -> Path:
     """Of the backend's Dockerfile: this machine's Node and npm, and npm's cache with what the lock file names. Raises Unavailable."""
-    programs = {name: shutil.which(name) for name in ("node", "npm")}
-    if None in programs.values():
-        raise Unavailable("node and npm are not on PATH: install Node 20 or newer with npm (nodejs, npm).")
-    program, npm = (Path(str(path)).resolve() for path in programs.values())
+    found = find_node()
+    program, npm = found.program.resolve(), found.npm.resolve()
     lock = (BACKEND / "package-lock.json").read_bytes()
     path = cache() / "images" / f"node-{told(lock, program.stat().st_mtime_ns, APPLETS)}.tar"
     with locked("node-image"):
@@ -78,9 +77,10 @@ def node() -> Path:
 
 def fetched(folder: Path) -> None:
     """npm's cache, in ``folder``/cache."""
-    shutil.copytree(BACKEND, folder / "backend")
-    argv = ["npm", "ci", "--cache", folder / "cache", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(argv, cwd=folder / "backend", capture_output=True, text=True, check=False)
+    node, where = find_node(), folder / "backend"
+    shutil.copytree(BACKEND, where)
+    argv = [node.npm, "ci", "--cache", folder / "cache", "--ignore-scripts", "--no-audit", "--no-fund"]
+    done = subprocess.run(argv, cwd=where, env=node.environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Unavailable(f"npm could not fetch what {BACKEND} locks (is a registry reachable?): {done.stderr[-600:]}")
 

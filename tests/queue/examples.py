@@ -21,11 +21,11 @@ import pytest
 from tests.cluster.go_build import find_go, locked, run_go
 from tests.cluster.versions import Unavailable, cache
 from tests.docs.pages import DOCS
+from tests.queue.nodejs import find_node
 
 HERE = Path(__file__).parent
 BLOCK = re.compile(r"^<!-- example: ([a-z-]+) -->\n```[a-z]+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXAMPLES = dict(BLOCK.findall((DOCS / "queues.md").read_text(encoding="utf-8")))
-OLDEST_NODE = 20
 
 
 def run(argv: list[str], dsn: str, **env: str) -> str:
@@ -46,20 +46,14 @@ def node(folder: Path, names: list[str], then: str, dsn: str) -> str:
     program = folder / "example.js"
     program.write_text("\n".join(EXAMPLES[name] for name in names) + "\n" + then)
     try:
-        modules = node_home(HERE / "node") / "node_modules"
+        modules, found = node_home(HERE / "node") / "node_modules", find_node()
     except Unavailable as reason:
         pytest.fail(str(reason), pytrace=False)
-    return run(["node", str(program)], dsn, NODE_PATH=str(modules))
+    return run([str(found.program), str(program)], dsn, NODE_PATH=str(modules))
 
 
 def node_home(source: Path, finish: Callable[[Path], None] = lambda _: None) -> Path:
     """A copy of `source` with its node_modules, fetched by npm and finished once for each state of its files."""
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            raise Unavailable(f"{program} is not on PATH: install Node {OLDEST_NODE} or newer with npm (nodejs, npm).")
-    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
-    if int(said.strip().removeprefix("v").split(".")[0]) < OLDEST_NODE:
-        raise Unavailable(f"node is {said.strip()}: install Node {OLDEST_NODE} or newer with npm.")
     files = sorted(path for path in source.rglob("*") if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
     home = cache() / f"{source.name}-{digest}"
@@ -70,12 +64,13 @@ def node_home(source: Path, finish: Callable[[Path], None] = lambda _: None) -> 
 
 
 def fetch(source: Path, home: Path, finish: Callable[[Path], None]) -> None:
+    node = find_node()
     with tempfile.TemporaryDirectory(dir=cache(), prefix=".fetching-") as folder:
         made = Path(folder) / "made"
         shutil.copytree(source, made)
         # A peer that is not in the lock file is one that nothing here needs.
-        argv = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--legacy-peer-deps"]
-        done = subprocess.run(argv, cwd=made, capture_output=True, text=True, check=False)
+        argv = [node.npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--legacy-peer-deps"]
+        done = subprocess.run(argv, cwd=made, env=node.environment, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = done.stderr[-600:]
             raise Unavailable(f"npm could not fetch what {source} locks (is a registry reachable?): {reason}")

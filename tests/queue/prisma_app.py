@@ -18,6 +18,7 @@ import pytest
 
 from tests.cluster.versions import Unavailable
 from tests.queue.examples import HERE, node_home
+from tests.queue.nodejs import find_node
 
 OFFLINE = {"PRISMA_SCHEMA_ENGINE_BINARY": "/bin/true", "CHECKPOINT_DISABLE": "1", "PRISMA_HIDE_UPDATE_MESSAGE": "1"}
 
@@ -46,7 +47,7 @@ class PrismaApp:
 @contextmanager
 def prisma_app(dsn: str) -> Iterator[PrismaApp]:
     environment = {**os.environ, "DATABASE_URL": dsn, "PGSSLMODE": "disable"}
-    argv = ["node", str(prisma_home() / "application.js")]
+    argv = [str(find_node().program), str(prisma_home() / "application.js")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as process:
         try:
             yield PrismaApp(process)
@@ -62,7 +63,7 @@ def prisma_home() -> Path:
 
 
 def _generate(home: Path) -> None:
-    argv = ["node", "node_modules/prisma/build/index.js", "generate", "--schema", "schema.prisma"]
+    argv = [find_node().program, "node_modules/prisma/build/index.js", "generate", "--schema", "schema.prisma"]
     environment = {**os.environ, **OFFLINE}
     done = subprocess.run(argv, cwd=home, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +15,6 @@ import pytest
 from soloist import queue
 from tests.cluster.children import until
 from tests.postgres.server import Database
-from tests.queue import examples
 from tests.queue.examples import EXAMPLES, HERE, go_program, node, python, run
 from tests.queue.prisma_app import prisma_app
 from tests.queue.rows import items, scalar
@@ -143,13 +143,6 @@ def test_prisma_enqueues_in_the_transaction_of_the_order_and_once_for_each_key(s
     assert payloads(shop) == [{"order": 17}]
 
 
-@pytest.mark.parametrize("program", ["node", "npm"])
-def test_a_machine_without_node_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    monkeypatch.setattr(examples.shutil, "which", lambda name: None if name == program else f"/usr/bin/{name}")
-    with pytest.raises(examples.Unavailable, match=rf"{program} is not on PATH: install Node 20"):
-        examples.node_home(HERE / "node")
-
-
 def test_go_enqueues_works_and_undoes_what_it_did_under_a_lost_claim(shop: Database) -> None:
     program = str(go_program(HERE / "go" / "main.go.txt", ["go-enqueue", "go-work"]))
     assert run([program, "place"], shop.dsn("shop")) == ""
@@ -171,7 +164,7 @@ def test_python_works_rows_until_sigterm(shop: Database, tmp_path: Path) -> None
     filled(shop, 1, -1, 2)
     program = tmp_path / "worker.py"
     program.write_text(EXAMPLES["python-work"])
-    env = {**examples.os.environ, "DATABASE_URL": shop.dsn("shop_worker")}
+    env = {**os.environ, "DATABASE_URL": shop.dsn("shop_worker")}
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             until(lambda: payloads(shop) == [], what="every row is worked", timeout=90)
