@@ -15,8 +15,10 @@ TAG ?= localhost/soloist:dev
 # Most tests wait for something, so there may be more of them at a time than cores: fewer where each has an API server and
 # controllers of its own. Those of one file stay together.
 SIDE_BY_SIDE := --dist loadfile
-# What no library can change, the rules, their models and the loops above all, is not tried a second time.
-LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters
+# What no library can change, the rules, their models and the loops above all, is not tried a second time; what kopf and the
+# kubernetes client do is, against a real API server.
+LOWEST_TESTS := tests/domain/test_schedule.py tests/domain/test_schedule_transitions.py tests/domain/test_signature.py tests/contracts tests/adapters tests/shells/test_cli.py
+LOWEST_CLUSTER_TESTS := $(patsubst %,tests/adapters/kube/test_%.py,kopf_watch watch store api)
 
 .PHONY: help demo demo-cluster demo-kind test test-long test-lowest adoption evidence check format docs chart image e2e postgres pgbouncer receiver bench-ticks bench-queue bench-standalone clean
 
@@ -55,11 +57,13 @@ endif
 test-long: $(READY) ## what takes a minute or more each, as a database away for five, and scenes with three controllers; not in make test
 	@$(BIN)/python -m pytest -m long
 
-test-lowest: ## the tests that need no cluster, on the lowest versions that pyproject.toml allows
+test-lowest: ## what the libraries we stand on decide, on the lowest versions of them that pyproject.toml allows
 	@$(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python $(INSTALL) -r .ci/requirements-lowest.txt
 	@$(LOWEST)/bin/python $(INSTALL) --no-deps -e .
+	@$(LOWEST)/bin/python -m tests.cluster binaries >/dev/null
 	@$(LOWEST)/bin/python -m pytest -n 4 $(SIDE_BY_SIDE) -m "not cluster" $(LOWEST_TESTS)
+	@$(LOWEST)/bin/python -m pytest -n 2 $(SIDE_BY_SIDE) -m cluster $(LOWEST_CLUSTER_TESTS)
 
 adoption: $(READY) ## four backends of manifests/examples adopt it, step by step, and are put through their faults
 	@$(BIN)/python -m tests.cluster binaries >/dev/null
