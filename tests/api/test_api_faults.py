@@ -29,6 +29,7 @@ from tests.cluster.faults import (
     BAD_GATEWAY,
     EMPTY,
     FORBIDDEN,
+    GONE_IN_WATCH,
     TOO_MANY,
     UNAVAILABLE,
     DropReply,
@@ -41,6 +42,7 @@ from tests.cluster.faults import (
 from tests.cluster.fixtures import Namespace
 from tests.cluster.free_ports import free_ports
 from tests.cluster.https_proxy import HttpsProxy
+from tests.cluster.proxy import TcpProxy
 
 pytestmark = pytest.mark.cluster
 
@@ -303,6 +305,7 @@ ANSWERS: dict[str, Effect] = {
     "empty": EMPTY,
 }
 FAULT_SECONDS = 6.0
+LISTS = (r"/scheduledjobs(\?(?!.*watch=)|$)", r"/jobruns(\?(?!.*watch=)|$)")
 
 
 def test_garbage_in_answer_to_status_writes_costs_no_other_job_a_tick_and_makes_no_spin(
@@ -335,6 +338,37 @@ def test_garbage_in_answer_to_status_writes_costs_no_other_job_a_tick_and_makes_
     crew.wait(
         lambda: due <= {tick(seen) for seen in backend.received("/well")}, what="a job that was well lost no tick"
     )
+
+
+def test_garbage_in_answer_to_lists_delays_a_term_and_ends_none(
+    crew: Crew, backend: Backend, https_proxy: HttpsProxy
+) -> None:
+    """At the beginning of a term, and where the watches lost their place in mid-term."""
+    first = [https_proxy.on("GET", path, effect, times=1) for path in LISTS for effect in ANSWERS.values()]
+    crew.job("well", schedule="@every 1s", http={"url": backend.url("/well")}, **EVERY_TICK, **KEEP)
+    with TcpProxy(https_proxy.port) as wire:
+        member = crew.start("a", server=wire.server, **LONG)
+        crew.wait(lambda: all(rule.caught for rule in first), what="the first lists are answered so", timeout=SOON)
+        goes_on(backend, "/well")
+        child, clock = member.child(), time.monotonic()
+        lists = [[https_proxy.on("GET", path, each, times=1) for each in (*ANSWERS.values(),) * 20] for path in LISTS]
+        for path in (JOB_WATCH, RUN_WATCH):
+            https_proxy.on("GET", path, GONE_IN_WATCH, times=1)
+        wire.cut()
+        let_pass(FAULT_SECONDS)
+        crew.wait(
+            lambda: all(caught(rules) >= len(ANSWERS) for rules in lists), what="each kind of list is answered so"
+        )
+        counts, seconds = [caught(rules) for rules in lists], time.monotonic() - clock
+        https_proxy.clear()
+        crew.trigger("well", "by-hand")
+        crew.job("later", schedule="@every 1s", http={"url": backend.url("/later")})
+        crew.wait(lambda: crew.phase("by-hand") == "Succeeded", what="a run that a watch or list must tell of")
+        for job in ("well", "later"):
+            goes_on(backend, f"/{job}")
+            check(crew, backend, job, f"/{job}")
+        assert all(count <= 3 * seconds for count in counts), f"a spin: {counts} in {seconds:.1f} s"
+        assert member.child() == child, "the controller did not survive"
 
 
 def caught(rules: list[Rule]) -> int:
