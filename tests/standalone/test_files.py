@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from soloist.domain.instants import parse_time, stamp
+from tests.cluster.backend import Received
 from tests.cluster.children import until
-from tests.standalone.crew import STEADY, Crew, job
+from tests.standalone.crew import STEADY, Crew, Raw, job
 
 pytestmark = pytest.mark.slow
+EVERY, TIME_ENOUGH = 15, timedelta(seconds=9)
+"""A look at the files takes a second or two."""
 REFUSED = "soloist.dev/refused"
 
 
@@ -80,6 +86,102 @@ def test_of_two_replicas_with_different_files_the_leaders_hold_and_the_other_say
     crew.hear("b", "files agree")
     assert len(crew.said("b", "files differ")) == 1
     assert len(crew.said("a", "files are in effect")) == 1, "nothing was undone and done again"
+
+
+def test_at_a_hand_over_the_jobs_become_those_of_the_new_leaders_files_once_and_stay_so(crew: Crew) -> None:
+    crew.env = dict(STEADY)
+    plain = {"schedule": "@every 1s", "concurrencyPolicy": "Allow", "timeoutSeconds": 60}
+    mine, theirs, again = (with_body(crew.job("sweep", **plain), body) for body in ("1st", "2nd", "3rd"))
+    crew.write("jobs.yaml", mine, crew.job("mine", **plain))
+    crew.write("jobs.yaml", theirs, crew.job("theirs", **plain), folder="others")
+    first = crew.ready("a")
+    crew.backend.wait(2, path="/mine", timeout=120)
+    crew.ready("b", folder="others")
+    before = crew.stored("sweep")
+    first.terminate()
+    crew.backend.wait(3, path="/theirs", timeout=120)
+    until(lambda: not first.process.alive(), what="the former leader has ended", timeout=120)
+    applied = crew.said("b", "files are in effect")
+    assert [[line[what] for what in ("made", "changed", "removed")] for line in applied] == [[1, 1, 1]]
+    ended = len(crew.backend.received("/mine"))
+    crew.ready("a")
+    crew.write("jobs.yaml", again, crew.job("mine", **plain))
+    assert crew.hear("a", "files differ")["in_effect"].startswith("b-")
+    crew.backend.wait(len(crew.backend.received("/sweep")) + 3, path="/sweep", timeout=120)
+    after = crew.stored("sweep")
+    assert before is not None
+    assert after is not None
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
+    assert crew.said("b", "files are in effect") == applied
+    assert crew.said("a", "files are in effect") == []
+    assert crew.stored("mine") is None
+    assert len(crew.backend.received("/mine")) == ended
+    bodies = [seen.body for seen in crew.backend.received("/sweep")]
+    assert bodies == sorted(bodies), "each leader's own, and never back"
+    assert set(bodies) == {"1st", "2nd"}
+    crew.audit("sweep")
+
+
+def test_an_edit_while_a_tick_is_due_holds_for_that_tick_though_its_run_stands_ready(crew: Crew) -> None:
+    """Its launch lies some seconds ahead. One job is given another body, the others take the tick away in three ways."""
+    crew.env = {**STEADY, "SOLOIST_CLAIM_AHEAD": str(EVERY)}
+    plain = {"schedule": f"@every {EVERY}s", "timeoutSeconds": 60}
+    jobs = {name: crew.job(name, **plain) for name in ("edited", "moved", "suspended", "removed", "untouched")}
+    crew.write("jobs.yaml", *jobs.values())
+    for name in ("a", "b"):
+        crew.ready(name)
+    due, runs = until(lambda: standing_ready(crew, set(jobs)), what="a tick is due for all", timeout=120)
+    crew.write(
+        "jobs.yaml",
+        with_body(jobs["edited"], "new"),
+        jobs["untouched"],
+        crew.job("moved", **{**plain, "schedule": "0 0 29 2 *"}),
+        crew.job("suspended", **plain, suspend=True),
+    )
+    leader = crew.leader().name
+    until(lambda: crew.stored("removed") is None, what="the edit is in effect", timeout=120)
+    assert datetime.now(UTC) < due, "and that before the tick"
+    for name, body in (("edited", "new"), ("untouched", "")):
+        (seen,) = calls_of(crew, name, due)
+        assert (seen.body, seen.header("Soloist-Run")) == (body, runs[name])
+    for name, why in (("moved", "ScheduleChanged"), ("suspended", "Suspended")):
+        status = until(lambda name=name: over(crew, runs[name]), what=f"the run of {name} is settled", timeout=120)
+        assert (status["phase"], status["reason"]) == ("Skipped", why)
+    assert crew.leader().name == leader
+    crew.leader().kill_child()
+    crew.leader(other_than=leader)
+    crew.audit("edited")
+    assert len(calls_of(crew, "edited", due)) == 1
+    for name in ("moved", "suspended", "removed"):
+        assert [seen for seen in crew.backend.received(f"/{name}") if seen.at >= due] == []
+    assert crew.objects("JobRun", "removed") == []
+
+
+def with_body(job: Raw, body: str) -> Raw:
+    return {**job, "spec": {**job["spec"], "http": {**job["spec"]["http"], "body": body}}}
+
+
+def standing_ready(crew: Crew, names: set[str]) -> tuple[datetime, dict[str, str]] | None:
+    """The next tick and its runs, where each job has one that is not launched, and there is time enough for an edit."""
+    found: dict[datetime, dict[str, str]] = {}
+    for run in crew.objects("JobRun"):
+        due = parse_time(run["spec"]["scheduledTime"])
+        if due is not None and due - datetime.now(UTC) > TIME_ENOUGH and not run.get("status"):
+            found.setdefault(due, {})[run["spec"]["scheduledJobName"]] = run["metadata"]["name"]
+    return next(((due, runs) for due, runs in found.items() if runs.keys() == names), None)
+
+
+def calls_of(crew: Crew, name: str, due: datetime) -> list[Received]:
+    def is_due(seen: Received) -> bool:
+        return seen.header("Soloist-Scheduled-Time") == stamp(due)
+
+    return crew.backend.wait(1, path=f"/{name}", when=is_due, timeout=120)
+
+
+def over(crew: Crew, run: str) -> Raw | None:
+    status = next(each.get("status", {}) for each in crew.objects("JobRun") if each["metadata"]["name"] == run)
+    return status if status.get("phase") == "Skipped" else None
 
 
 def reason(crew: Crew, name: str) -> str:
