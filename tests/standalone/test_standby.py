@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,13 +17,17 @@ from soloist.domain.instants import parse_time
 from tests.api.crew import LEASE_SECONDS
 from tests.cluster.backend import Backend
 from tests.cluster.children import until
+from tests.demo.rows import rows_of
 from tests.postgres.server import Postgres
 from tests.postgres.standby import promote, standby_of, streams
+from tests.queue.workers import ACCEPTED
 from tests.standalone.crew import Crew
+from tests.standalone.test_claims import FILL, SPEC
 
 pytestmark = pytest.mark.slow
 Servers = Callable[..., Postgres]
 SOON = 120.0
+ROWS = 400
 OWN = {"secretName": "own", "key": "uri"}
 ENQUEUE = "SELECT soloist.enqueue('default/hooks', jsonb_build_object('n', n), now() + interval '1 hour') FROM generate_series(1, 5) AS n"
 DUE_NOW = "UPDATE soloist.work_items SET due_at = now() WHERE queue = 'default/hooks' RETURNING id"
@@ -44,7 +50,7 @@ def crew(tmp_path: Path, primary: Postgres, receiver: Backend) -> Iterator[Crew]
         print(f"---- log of {member.name}\n{member.log()[-6000:]}")
 
 
-def begin(crew: Crew, primary: Postgres, standby: Postgres) -> None:
+def begin(crew: Crew, primary: Postgres, standby: Postgres, *, timeout: int = 50, **queue: Any) -> None:
     """Two replicas that are told of both servers, with a job that calls and one that enqueues, each every second."""
     hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
     crew.url = f"postgresql://postgres@{hosts}/ours?target_session_attrs=read-write"
@@ -52,7 +58,8 @@ def begin(crew: Crew, primary: Postgres, standby: Postgres) -> None:
     rows["spec"]["enqueue"] = {"databaseRef": OWN, "queue": "q", "payload": {"tick": "{scheduledTime}"}}
     del rows["spec"]["http"]
     crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s", concurrencyPolicy="Allow"), rows)
-    spec = {"database": OWN, "deliver": {"http": {"url": crew.backend.url("/hooks"), "timeoutSeconds": 50}}}
+    deliver = {"http": {"url": crew.backend.url("/hooks"), "timeoutSeconds": timeout}}
+    spec = {"database": OWN, "deliver": deliver, **queue}
     crew.write("queues.yaml", {"kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": spec})
     for name in ("a", "b"):
         crew.ready(name)
@@ -98,12 +105,42 @@ def assert_fences_rise(crew: Crew) -> None:
     assert fences == sorted(fences)
 
 
+def fill(primary: Postgres) -> dict[int, int]:
+    """Rows that are due; the id of each leads to its number. From now on each outcome that is accepted is noted."""
+    with primary.connect("ours", autocommit=False) as connection:
+        connection.execute(ACCEPTED)
+        connection.execute(FILL, (ROWS - 1,))
+        found = connection.execute(
+            "SELECT id, (payload ->> 'n')::int FROM soloist.work_items WHERE queue = 'default/hooks'"
+        )
+        return dict(found.fetchall())
+
+
+def answered(primary: Postgres) -> set[int] | None:
+    """Rows whose outcome can be seen, which it cannot before the standby has it; once there are some."""
+    with primary.connect("ours") as connection:
+        found = {row for (row,) in connection.execute("SELECT id FROM public.accepted")}
+    return found if len(found) >= ROWS // 10 else None
+
+
 def test_where_a_synchronous_standby_is_promoted_nothing_is_lost_or_twice(crew: Crew, primary: Postgres) -> None:
+    """Rows are being delivered as the primary ends: what had an outcome is not sent again, and what had none is worked once more."""
+    crew.backend.rule("/hooks", delay=0.3)
     with standby_of(primary, synchronous=True) as standby:
-        begin(crew, primary, standby)
+        begin(crew, primary, standby, timeout=7, **SPEC)
+        numbers = fill(primary)
+        known = until(lambda: answered(primary), what="some have an outcome", timeout=SOON)
         primary.stop("immediate")
+        ended = datetime.now(UTC)
         promote(standby)
         go_on(crew, 5)
+        until(lambda: not crew.ask("SELECT 1 FROM soloist.work_items WHERE queue = 'default/hooks' LIMIT 1"), what="no row is left", timeout=SOON)  # fmt: skip
+        hooks = crew.backend.received("/hooks")
+        accepted = [row for (row,) in crew.ask("SELECT id FROM public.accepted")]
+        assert rows_of("hooks", ROWS, hooks, accepted=accepted, left=0).breaches() == []
+        again = {json.loads(seen.body)["n"] for seen in hooks if seen.at > ended}
+        assert again, "some were still to be delivered"
+        assert again & {numbers[row] for row in known} == set()
         crew.audit("sweep")
         assert_rows_are_once(crew, datetime.now(UTC) - timedelta(seconds=2))
         assert_fences_rise(crew)
