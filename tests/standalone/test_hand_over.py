@@ -12,6 +12,11 @@ from tests.postgres.pooler import PgBouncer
 from tests.standalone.crew import STEADY, Crew
 
 pytestmark = pytest.mark.slow
+also_of_three = pytest.mark.parametrize("names", [pytest.param("ab", id="two"), pytest.param("abc", id="three")])
+also_of_three_at_leisure = pytest.mark.parametrize(
+    "names", [pytest.param("ab", id="two"), pytest.param("abc", id="three", marks=pytest.mark.long)]
+)
+"""Of what takes its time the gate has two replicas."""
 
 
 def begin(crew: Crew, *names: str) -> None:
@@ -39,8 +44,9 @@ def test_when_the_leaders_child_is_killed_its_parent_gives_the_lease_to_another(
     crew.audit("sweep")
 
 
-def test_when_parent_and_child_are_killed_the_lease_runs_out_and_another_takes_over(crew: Crew) -> None:
-    begin(crew, "a", "b")
+@also_of_three
+def test_when_parent_and_child_are_killed_the_lease_runs_out_and_another_takes_over(crew: Crew, names: str) -> None:
+    begin(crew, *names)
     leader = crew.leader()
     leader.kill_both()
     crew.leader(other_than=leader.name)
@@ -48,9 +54,10 @@ def test_when_parent_and_child_are_killed_the_lease_runs_out_and_another_takes_o
     crew.audit("sweep")
 
 
-def test_a_leader_that_was_frozen_dies_on_waking_and_its_parent_starts_another(crew: Crew) -> None:
+@also_of_three_at_leisure
+def test_a_leader_that_was_frozen_dies_on_waking_and_its_parent_starts_another(crew: Crew, names: str) -> None:
     crew.env = {}  # at the default lease, of ten seconds
-    begin(crew, "a", "b")
+    begin(crew, *names)
     leader = crew.leader()
     frozen = leader.child()
     os.kill(frozen, signal.SIGSTOP)
@@ -62,11 +69,12 @@ def test_a_leader_that_was_frozen_dies_on_waking_and_its_parent_starts_another(c
     crew.audit("sweep")
 
 
-def test_at_sigterm_the_lease_goes_to_another_at_once_and_the_run_that_goes_on_is_ended(crew: Crew) -> None:
+@also_of_three
+def test_at_sigterm_the_lease_goes_to_another_at_once_and_the_run_that_goes_on_is_ended(crew: Crew, names: str) -> None:
     crew.backend.rule("/slow", delay=3)
     crew.env = {"SOLOIST_LEASE_DURATION": "600", "SOLOIST_LEASE_RETRY_PERIOD": "5", "SOLOIST_LEASE_MARGIN": "60"}
     crew.write("slow.yaml", crew.job("slow", schedule="@every 1s", timeoutSeconds=60))
-    begin(crew, "a", "b")
+    begin(crew, *names)
     leader = crew.leader()
     crew.backend.wait(1, path="/slow", when=lambda seen: seen.ended_boot is None, timeout=120)
     leader.terminate()
@@ -82,11 +90,12 @@ def test_at_sigterm_the_lease_goes_to_another_at_once_and_the_run_that_goes_on_i
     crew.audit("sweep")
 
 
+@also_of_three
 def test_behind_a_pooler_in_transaction_mode_all_goes_on_and_a_hand_over_takes_a_look_longer(
-    crew: Crew, pgbouncer: PgBouncer
+    crew: Crew, pgbouncer: PgBouncer, names: str
 ) -> None:
     crew.env["SOLOIST_DATABASE"] = f"{pgbouncer.dsn(crew.url.rpartition('/')[2])}?pgbouncer=true"
-    begin(crew, "a", "b")
+    begin(crew, *names)
     crew.hear("a", "the database delivers no notices: a pooler in transaction mode lies in between")
     leader = crew.leader()
     leader.terminate()

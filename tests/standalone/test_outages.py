@@ -19,6 +19,7 @@ from tests.cluster.children import until
 from tests.postgres.server import Postgres
 from tests.postgres.standby import copy_of
 from tests.standalone.crew import Crew
+from tests.standalone.test_hand_over import also_of_three_at_leisure
 
 pytestmark = pytest.mark.slow
 Servers = Callable[..., Postgres]
@@ -29,7 +30,7 @@ CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = cu
 
 @pytest.fixture
 def outage(tmp_path: Path, fresh_postgres: Servers, receiver: Backend) -> Iterator[tuple[Postgres, Crew]]:
-    """Two replicas that work, on a server of their own."""
+    """Replicas that are still to be started, on a server of their own."""
     server = fresh_postgres()
     place = server.create_database("ours")
     migrate(place.dsn())
@@ -40,9 +41,9 @@ def outage(tmp_path: Path, fresh_postgres: Servers, receiver: Backend) -> Iterat
         print(f"---- log of {member.name}\n{member.log()[-6000:]}")
 
 
-def begin(crew: Crew) -> None:
+def begin(crew: Crew, names: str = "ab") -> None:
     crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"))
-    for name in ("a", "b"):
+    for name in names:
         crew.ready(name)
     go_on(crew)
 
@@ -68,11 +69,12 @@ def asleep(crew: Crew) -> list[int]:
     return [*children, *parents]
 
 
+@also_of_three_at_leisure
 def test_connections_that_are_cut_and_a_database_that_is_away_for_a_moment_or_for_longer_than_a_lease_cost_no_tick(
-    outage: tuple[Postgres, Crew],
+    outage: tuple[Postgres, Crew], names: str
 ) -> None:
     server, crew = outage
-    begin(crew)
+    begin(crew, names)
     for _ in range(3):
         crew.ask(CUT)
         go_on(crew, 1)
@@ -82,8 +84,7 @@ def test_connections_that_are_cut_and_a_database_that_is_away_for_a_moment_or_fo
     stopped = time.monotonic()
     until(lambda: time.monotonic() - stopped > 2.5 * LEASE_SECONDS, what="nobody may lead any more", timeout=120)
     idle = len(crew.backend.received("/sweep"))
-    assert crew.members["a"].process.alive()
-    assert crew.members["b"].process.alive()
+    assert all(each.process.alive() for each in crew.members.values())
     until(lambda: time.monotonic() - stopped > 3 * LEASE_SECONDS, what="a little longer", timeout=120)
     assert len(crew.backend.received("/sweep")) == idle, "nothing is launched that cannot be recorded"
     server.start()
