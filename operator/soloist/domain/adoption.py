@@ -1,8 +1,9 @@
 """Runs that an earlier term of this Lease recorded and left without an outcome.
 
-A Job tells what became of it; whoever is told that it was not started has taken it from its former launcher. A ledger tells whether a transaction was committed, once the earlier term can commit no more;
-what was not is launched again, as the same attempt, since nothing of it is left. Of an HTTP call nobody can tell, unless its instant lies strictly after the end of the term
-that recorded it: then it was not launched. It is recorded anew before anything else, so that its former launcher, should
+A Job tells what became of it; whoever is told that it was not started has taken it from its former launcher. A ledger tells
+whether a transaction was committed, once the earlier term can commit no more; what was not is launched again, as the same
+attempt, since nothing of it is left. Of an HTTP call nobody can tell, unless its instant lies strictly after the end of the
+term that recorded it: then it was not launched. It is recorded anew before anything else, so that its former launcher, should
 it still live, has lost the right. Everything else is Unknown, and ``onUnknown`` says whether another attempt is wanted;
 that attempt comes only when the former one can no longer be going on.
 

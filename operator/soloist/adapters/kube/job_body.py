@@ -1,10 +1,11 @@
 """The batch/v1 Job of a run: how it is made, whose it is, whether it was started, and what became of it.
 
 Why it is right: the Job is created suspended, so its creation starts nothing; it carries the epoch that may start it, and the
-request to start it asks for that epoch, so that whoever takes it for a later one has ended the right of all before; of a suspended Job's Pod template the API lets
-annotations be changed, so the fence, known at the start only, is an annotation that the containers read as an environment
-variable; and that annotation, written by the very request that starts the Job, stays as the mark that it was started, also
-when a person suspends it afterwards. The variables come first, so that the template's own may refer to them.
+request to start it asks for that epoch, so that whoever takes it for a later one has ended the right of all before; of a
+suspended Job's Pod template the API lets annotations be changed, so the fence, known at the start only, is an annotation that
+the containers read as an environment variable; and that annotation, written by the very request that starts the Job, stays as
+the mark that it was started, also when a person suspends it afterwards. The variables come first, so that the template's own
+may refer to them.
 """
 
 import copy
