@@ -28,14 +28,19 @@ BOTH_KINDS = r"/(scheduledjobs|jobruns)(\?|$)"
 """Their lists and watches, and a create; what reads one of them, or writes to it, names it."""
 
 
+def sweeping(crew: Crew, backend: Backend, **env: str) -> Controller:
+    """One that leads, with a job due each second that has arrived."""
+    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
+    start(crew, "a", **env)
+    goes_on(backend, "/s")
+    return crew.members["a"]
+
+
 def test_a_leader_that_cannot_reach_its_lease_stops_and_says_so(
     crew: Crew, backend: Backend, https_proxy: HttpsProxy
 ) -> None:
     crew.server = https_proxy.server
-    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
-    start(crew, "a", **STEADY)
-    member = crew.members["a"]
-    goes_on(backend, "/s")
+    member = sweeping(crew, backend, **STEADY)
     assert leads(member)
     child = member.child()
     unreachable = https_proxy.on("*", "/leases", UNAVAILABLE)
@@ -57,10 +62,7 @@ def test_a_leader_that_hears_of_neither_watch_nor_list_launches_nothing_and_says
 ) -> None:
     """It keeps the Lease, which it reaches, and is not ready."""
     crew.server = https_proxy.server
-    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
-    start(crew, "a", SOLOIST_RELIST="3", SOLOIST_STALENESS_LIMIT="30", **LONG)
-    member = crew.members["a"]
-    goes_on(backend, "/s")
+    member = sweeping(crew, backend, SOLOIST_RELIST="3", SOLOIST_STALENESS_LIMIT="30", **LONG)
     child = member.child()
     assert told(crew.namespace, "CacheStale") is None
     assert survived(member, "stale cache") == 0
@@ -95,10 +97,7 @@ def test_an_outage_of_the_whole_api_server_is_told_by_one_event_once_it_is_back(
 ) -> None:
     """The one replica: by the process that led, or by the one that its parent started after it."""
     crew.server = proxy.server
-    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
-    start(crew, "a", **env)
-    member = crew.members["a"]
-    goes_on(backend, "/s")
+    member = sweeping(crew, backend, **env)
     child, gone = member.child(), now()
     proxy.refuse()
     proxy.cut()
@@ -127,10 +126,7 @@ def test_what_a_controller_survives_is_counted_under_where_it_was(
     crew: Crew, backend: Backend, https_proxy: HttpsProxy
 ) -> None:
     crew.server = https_proxy.server
-    crew.job("sweep", schedule="@every 1s", timeoutSeconds=2, http={"url": backend.url("/s")}, **EVERY_TICK)
-    start(crew, "a", SOLOIST_RELIST="3", SOLOIST_STALENESS_LIMIT="30", **LONG)
-    member = crew.members["a"]
-    goes_on(backend, "/s")
+    member = sweeping(crew, backend, SOLOIST_RELIST="3", SOLOIST_STALENESS_LIMIT="30", **LONG)
     child, events = member.child(), https_proxy.on("POST", "/events", FORBIDDEN)
     for where, method, path, answer in (
         ("relist", "GET", r"/scheduledjobs\?(?!.*watch)", UNAVAILABLE),
