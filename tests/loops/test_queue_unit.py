@@ -196,9 +196,40 @@ def test_a_queue_that_cannot_be_opened_is_tried_again_and_says_why(error: Except
             made = unit(Opener(it, [error] * 4), notes)
             await it.finished()
             assert notes.failures == [("queue", str(error))] * 4
+            assert made.trouble == ""
             assert notes.life == [f"{NAME} started"]
             await made.drain(10.0)
             assert notes.life == [f"{NAME} started", f"{NAME} stopped"]
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(PermanentError("no Secret"), "no Secret"), (KeyError("a row"), "KeyError: the log says more.")]
+)
+def test_what_is_in_the_way_of_a_queue_is_told_until_a_claim_is_answered(error: Exception, told: str) -> None:
+    async def body() -> None:
+        async with scene() as it:
+            refusals: list[Exception] = []
+
+            def refuse(call: str) -> None:
+                if call == "claim" and refusals:
+                    raise refusals[0]
+
+            it.table.before = refuse
+            opener = Opener(it, [error])
+            made = unit(opener, Notes())
+            assert made.trouble == "it is being opened"
+            await it.until(lambda: made.trouble == told)
+            await it.until(lambda: opener.rows)
+            await it.until(lambda: made.trouble == "")
+            refusals.append(error)
+            await it.until(lambda: made.trouble == told)
+            await it.until(lambda: len(opener.rows) == 2, 2 * REOPEN_AFTER)
+            assert made.trouble, "it is opened anew, and still nothing is answered"
+            refusals.clear()
+            await it.until(lambda: made.trouble == "")
+            await made.drain(10.0)
 
     run(body())
 

@@ -16,7 +16,7 @@ import pytest
 from soloist.adapters.postgres.migrate import migrate
 from tests.cluster.children import until
 from tests.postgres.server import Postgres
-from tests.queue.workers import Crew
+from tests.queue.workers import Crew, Worker
 
 pytestmark = pytest.mark.slow
 MODULES = """
@@ -137,8 +137,41 @@ def test_a_queue_that_cannot_be_worked_says_why_without_its_password_and_the_oth
     assert "Secret default/db-nosecret is in none of the files" in errors["nosecret"]
     (invalid,) = worker.said("spec cannot be used")
     assert (invalid["queue"], invalid["field"]) == ("wrong", "spec.leaseSeconds")
-    assert secret not in worker.process.log.read_text()
+    code, page = worker.ask("/readyz")
+    assert code == 200, "it can work one"
+    (line,) = (line for line in page.splitlines() if " queues: " in line)
+    assert line.startswith("ok   queues: 1 of 5 queues are worked; default/empty: ")
+    assert [word for word in ("run soloist migrate on it", "conection_limit", "cannot be reached", "in none of the files") if word not in line] == []  # fmt: skip
+    assert "default/wrong" not in line, "a spec that cannot be used is not the Pod's trouble"
+    assert secret not in worker.process.log.read_text() + page
     crew.database.server.drop_database("nothing_in_it")
+
+
+def test_a_worker_that_can_work_nothing_is_not_ready_until_it_can(crew: Crew) -> None:
+    crew.queue("q")
+    del crew.documents["db-q"]
+    crew.write()
+    worker = crew.start("w")
+    missing = "FAIL queues: 0 of 1 queues are worked; default/q: Secret default/db-q is in none of the files"
+    until(lambda: ready(worker) == 503 and missing in worker.ask("/readyz")[1], what="it says why", timeout=120)
+    assert worker.ask("/healthz")[0] == 200, "a restart would mend nothing"
+    crew.queue("q", suspend=True)
+    until(lambda: ready(worker) == 200, what="there is nothing to work", timeout=120)
+    crew.queue("q")
+    until(lambda: ready(worker) == 200 and worker.said("queue is worked"), what="it is worked", timeout=120)
+    with crew.connect() as connection:
+        connection.execute("ALTER TABLE soloist.work_items RENAME TO gone")
+    until(lambda: "work_items" in worker.ask("/readyz")[1], what="it says what is gone", timeout=120)
+    assert ready(worker) == 503
+    with crew.connect() as connection:
+        connection.execute("ALTER TABLE soloist.gone RENAME TO work_items")
+    until(lambda: ready(worker) == 200, what="it is worked again", timeout=120)
+    crew.fill(3)
+    crew.until_empty()
+
+
+def ready(worker: Worker) -> int:
+    return worker.ask("/readyz")[0]
 
 
 def test_the_manifest_may_change_at_any_time(crew: Crew) -> None:

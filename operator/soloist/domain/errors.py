@@ -34,3 +34,8 @@ class PermanentError(SoloistError):
 
 class ConfigError(SoloistError):
     """A setting that cannot be used; the message names it, its value and what to write."""
+
+
+def sentence_of(error: BaseException) -> str:
+    """For a page that anybody may read. What is not raised on purpose may have anything in it, so it is only named."""
+    return str(error) if isinstance(error, SoloistError) else f"{type(error).__name__}: the log says more."

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from soloist.domain.claim_lease import ClaimLease
+from soloist.domain.errors import sentence_of
 from soloist.domain.polling import Pace
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import QueueSpec
@@ -111,12 +112,18 @@ class QueueUnit:
         self._name, self._opener = name, opener
         self._clock, self._report, self._drawn = clock, report, drawn
         self._loops: Loops | None = None
+        self._trouble = "it is being opened"
         self._task = asyncio.create_task(self._run())
 
     @property
     def progressed(self) -> float:
         """CLOCK_BOOTTIME at which its claim loop last went round. One that waits for its database is not hung."""
         return self._loops.worker.progressed if self._loops is not None else self._clock.boottime()
+
+    @property
+    def trouble(self) -> str:
+        """Why no row of it can be claimed, a sentence for people; empty while they can."""
+        return self._loops.worker.trouble if self._loops is not None else self._trouble
 
     @property
     def running(self) -> int:
@@ -141,6 +148,7 @@ class QueueUnit:
             except Exception as error:  # noqa: BLE001 - whatever ended this queue, it is tried again, and the others go on
                 fault = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
                 self._report.failed(self._name, "queue", fault)
+                self._trouble = sentence_of(fault)
             pace = pace.after_error()
             await asyncio.sleep(pace.wait(full=False, drawn=self._drawn()))
 
@@ -155,6 +163,7 @@ class QueueUnit:
         finally:
             loops, self._loops = self._loops, None
             if loops is not None:
+                self._trouble = loops.worker.trouble
                 loops.abandon()
             self._report.stopped(self._name)
             await opened.close()

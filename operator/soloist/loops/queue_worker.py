@@ -10,6 +10,7 @@ import asyncio
 from contextlib import suppress
 
 from soloist.domain.claims import Claim
+from soloist.domain.errors import sentence_of
 from soloist.domain.polling import Pace, enough, how_many
 from soloist.domain.queue_spec import Poll
 from soloist.loops.handlers import Handlers
@@ -31,6 +32,8 @@ class QueueWorker:
         self._stirred = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._failing_since: float | None = None
+        self.trouble = "its first claim is not answered yet"
+        """Why nothing can be claimed, a sentence for people; empty where the last claim was answered."""
         self.progressed = queue.clock.boottime()
 
     def stir(self) -> None:
@@ -80,8 +83,9 @@ class QueueWorker:
             self._report.failed(self._name, "claim", error)
             self._pace = self._pace.after_error()
             self._failing_since = sent if self._failing_since is None else self._failing_since
+            self.trouble = sentence_of(error)
             return False
-        self._failing_since = None
+        self._failing_since, self.trouble = None, ""
         if claims:
             self._report.claimed(self._name, len(claims), sum(claim.reclaims > 0 for claim in claims))
         taken = sum(self._handlers.take(claim, sent) for claim in claims)

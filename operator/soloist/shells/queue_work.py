@@ -24,6 +24,10 @@ from soloist.shells.queue_telemetry import QueueMetrics, QueueReporter
 HUNG = 30.0
 """Seconds without a turn of a claim loop after which the process is unwell; or a lease, if that is longer."""
 
+UNLISTED = "the first list is not through"
+MOST_TOLD = 20
+"""Queues of which /readyz says what is in their way."""
+
 
 class Deliveries(Protocol):
     """What settings say of where rows may be delivered to."""
@@ -102,8 +106,24 @@ class QueueWork:
         return not hung, f"these have not gone round: {', '.join(hung)}" if hung else f"{len(silent)} queues go round"
 
     def are_known(self) -> tuple[bool, str]:
-        """For /readyz."""
-        return self._found, f"{self.worked()} queues" if self._found else "the first list is not through"
+        """For /readyz of a process that has more to do than queues; it says of each that cannot be worked why."""
+        if not self._found:
+            return False, UNLISTED
+        if not self.worked():
+            return True, "there are no queues to work"
+        troubles = self._troubles()
+        worked = f"{self.worked() - len(troubles)} of {self.worked()} queues are worked"
+        more = [f"and {len(troubles) - MOST_TOLD} more"] if len(troubles) > MOST_TOLD else []
+        return True, "; ".join([worked, *troubles[:MOST_TOLD], *more])
+
+    def can_work(self) -> tuple[bool, str]:
+        """For /readyz of a process that has nothing else to do: of the queues that there are it must be able to work one."""
+        known, sentence = self.are_known()
+        return known and (not self.worked() or len(self._troubles()) < self.worked()), sentence
+
+    def _troubles(self) -> list[str]:
+        units = sorted(self._queues.units.items(), key=lambda each: str(each[0]))
+        return [f"{name}: {unit.trouble}" for name, unit in units if unit.trouble]
 
     def _running(self, name: QueueName) -> int:
         unit = self._queues.units.get(name)

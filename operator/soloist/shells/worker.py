@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from soloist.adapters.clock import SystemClock
 from soloist.adapters.files.queue_files import QueueFiles
 from soloist.adapters.sealed import ReadKey, Sealed
-from soloist.domain.errors import PermanentError
+from soloist.domain.errors import PermanentError, SoloistError
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import DatabaseRef
 from soloist.loops.deletion_costs import DeletionCosts
@@ -53,6 +53,7 @@ class Worker:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._heard: Callable[[], float] = self._clock.boottime
+        self._untold: Callable[[], SoloistError | None] = lambda: None
         self._stopping = asyncio.Event()
         self._costs: DeletionCosts | None = None
 
@@ -67,7 +68,7 @@ class Worker:
                     address=self._settings.health_address,
                     port=self._settings.health_port,
                     alive={"loops": self._work.loops_turn, "queues": self._queues_are_followed},
-                    ready={"queues": self._work.are_known},
+                    ready={"queues": self._works},
                     registry=self._registry,
                 )
             )
@@ -109,7 +110,7 @@ class Worker:
         api = KubeApi(Access.found(settings.kubeconfig or None, settings.context or None), connections=16)
         stack.push_async_callback(api.close)
         watch = QueueWatch(api, boottime=boottime, namespaces=settings.namespaces)
-        self._heard = lambda: watch.heard
+        self._heard, self._untold = lambda: watch.heard, lambda: watch.trouble
         if settings.pod_deletion_cost:
             namespace, pod = own_place(os.environ)
             write = cost_writer(api, namespace=namespace, pod=pod)
@@ -137,7 +138,18 @@ class Worker:
         logging.shutdown()
         os._exit(ExitCode.FAILED)
 
+    def _works(self) -> tuple[bool, str]:
+        """For /readyz: not ready where it can work none of the queues that it sees, or can see none."""
+        well, sentence = self._work.can_work()
+        untold = self._untold()
+        if untold is None:
+            return well, sentence
+        return well and self.worked() > 0, f"{sentence}; WorkQueues are not followed: {untold}"
+
     def _queues_are_followed(self) -> tuple[bool, str]:
+        untold = self._untold()
+        if isinstance(untold, PermanentError):
+            return True, f"a restart would not mend this, and what is known is worked: {untold}"
         age = self._clock.boottime() - max(self._heard(), self._born)
         limit = self._settings.staleness_limit
         return age < limit, f"WorkQueues were last heard of {age:.0f} s ago (limit {limit:.0f} s)"

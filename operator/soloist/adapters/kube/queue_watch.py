@@ -7,7 +7,7 @@ from soloist.adapters.kube.answers import NotFound
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.store import list_all, path_of
 from soloist.adapters.kube.watch import Watch
-from soloist.domain.errors import TransientError
+from soloist.domain.errors import PermanentError, SoloistError
 from soloist.domain.one_each import one_each
 from soloist.domain.queue_name import FoundQueues, queues_in
 from soloist.ports import Raw
@@ -18,20 +18,34 @@ NO_KIND = "The API server knows no WorkQueues: to have queues, apply manifests/c
 
 
 class QueueWatch:
-    """``namespaces``: those to look into; none at all means every namespace."""
+    """``namespaces``: those to look into; none at all means every namespace. ``refused``: as ``Watch`` has it."""
 
-    def __init__(self, api: KubeApi, *, boottime: Callable[[], float], namespaces: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        api: KubeApi,
+        *,
+        boottime: Callable[[], float],
+        namespaces: Sequence[str] = (),
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._api = api
         self._paths = [path_of(QUEUES, namespace) for namespace in namespaces or (None,)]
         self._objects: dict[tuple[str, str], Raw] = {}
         self._tell: Callable[[FoundQueues], None] = lambda _: None
         self._told: FoundQueues | None = None
-        self._watch = Watch(self._api, self._paths, on_event=self._seen, relist=self._relist, boottime=boottime)
+        self._watch = Watch(
+            self._api, self._paths, on_event=self._seen, relist=self._relist, boottime=boottime, refused=refused
+        )
 
     @property
     def heard(self) -> float:
         """CLOCK_BOOTTIME of the last word from the API server; -inf before the first."""
         return self._watch.heard
+
+    @property
+    def trouble(self) -> SoloistError | None:
+        """Why they cannot be followed at this moment."""
+        return self._watch.trouble
 
     @property
     def objects(self) -> Collection[Raw]:
@@ -47,7 +61,7 @@ class QueueWatch:
         try:
             listing = await list_all(self._api, self._paths)
         except NotFound as error:
-            raise TransientError(NO_KIND) from error
+            raise PermanentError(NO_KIND) from error
         self._objects = {_place(each): each for each in listing.items}
         self._changed()
         return listing.resource_version

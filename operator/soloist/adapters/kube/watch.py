@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from soloist.adapters.kube.answers import Expired, from_watch_error
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.store import slim
-from soloist.domain.errors import SoloistError, TransientError
+from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.ports import Raw
 
 OnEvent = Callable[[str, Raw], None]
@@ -32,6 +32,7 @@ class Watch:
 
     ``window`` is how long one stream may last (the server ends it), ``quiet`` how long it may say nothing: a server sends a
     bookmark each minute and one at the end of the window, so the lesser of the two plus some is the least useful value.
+    ``refused`` is told, once, what the server will not have.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Watch:
         quiet: float = 70.0,
         first_wait: float = 0.2,
         longest_wait: float = 30.0,
+        refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._api = api
         self._on_event = on_event
@@ -58,6 +60,9 @@ class Watch:
         self._waits = (first_wait, longest_wait)
         self._heard: dict[str, float] = dict.fromkeys(paths, float("-inf"))
         self._watched = dict(self._heard)
+        self._refused = refused
+        self._unlisted: SoloistError | None = None
+        self._unwatched: dict[str, SoloistError] = {}
         self._position: dict[str, str] = {}
         self._listing = asyncio.Lock()
         self._listed = (float("-inf"), "")
@@ -71,6 +76,11 @@ class Watch:
     def watched(self) -> float:
         """The same of lines alone: -inf until a stream stands for each path."""
         return min(self._watched.values(), default=float("-inf"))
+
+    @property
+    def trouble(self) -> SoloistError | None:
+        """Why there is no list, or no stream, at this moment."""
+        return self._unlisted or next(iter(self._unwatched.values()), None)
 
     async def run(self) -> NoReturn:
         """Follow until cancelled. Whatever goes wrong with the server is logged once and tried again."""
@@ -96,7 +106,7 @@ class Watch:
                 failures += 1
             except SoloistError as error:
                 failures += 1
-                if failures == 1:
+                if self._is_news(path, error) or failures == 1:
                     _log.warning("the watch broke; trying again", extra={"path": path, "error": str(error)})
                 asked = min(error.retry_after or 0.0, self._waits[1]) if isinstance(error, TransientError) else None
                 await asyncio.sleep(asked or 0.0)
@@ -105,6 +115,17 @@ class Watch:
             if path not in self._position:
                 lost = self._boottime()
 
+    def _is_news(self, path: str, error: SoloistError) -> bool:
+        """Keeps it for ``trouble``. A refusal that is another than before is somebody's to lift, and ``refused`` is told."""
+        if path in self._position:
+            before, self._unwatched[path] = self._unwatched.get(path), error
+        else:
+            before, self._unlisted = self._unlisted, error
+        news = isinstance(error, PermanentError) and str(error) != str(before)
+        if news:
+            self._refused(str(error))
+        return news
+
     async def _close_gap(self, path: str, lost: float) -> str:
         """The position to go on from: of the last relist, if that began after the gap did, else of a new one."""
         async with self._listing:
@@ -112,6 +133,7 @@ class Watch:
             if began < lost or not position:
                 began = self._boottime()
                 position = await self._relist()
+                self._unlisted = None
                 self._listed = (began, position)
         self._heard[path] = max(began, self._heard[path])
         return position
@@ -130,6 +152,7 @@ class Watch:
         async with aclosing(self._api.lines(path, query, quiet=self._quiet, total=window + self._quiet)) as lines:
             async for line in lines:
                 self._heard[path] = self._watched[path] = self._boottime()
+                self._unwatched.pop(path, None)
                 if not line:
                     continue
                 kind, obj = _parse(path, line)
