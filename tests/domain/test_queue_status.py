@@ -18,7 +18,7 @@ from soloist.domain.queue_status import (
     WatchedQueue,
     conditions_of,
     status_patch,
-    turned_invalid,
+    turned_bad,
     watched_queue,
 )
 from soloist.domain.queue_validity import Condition, Schema, Unreachable
@@ -29,6 +29,7 @@ THEN = "2026-11-30T11:00:00Z"
 GOOD: Condition = ("Valid", "True", "Accepted", "The queue can be worked.")
 UNFIT: Condition = ("Valid", "False", "TableUnfit", "spec.table.dueAt: no such column.")
 AWAY: Condition = ("Valid", "Unknown", "DatabaseUnreachable", "Nothing is known of the table: refused.")
+UNREAD: Condition = ("Valid", "Unknown", "SecretUnreadable", "Secret shop/db does not exist.")
 DEPTH = Depth(ready=3, scheduled=2, in_flight=1, dead=4, oldest_due=7.9, whole=True)
 COUNTS = {"ready": 3, "scheduled": 2, "inFlight": 1, "dead": 4, "oldestDueSeconds": 7}
 READY = Learned(answer=Schema(found=9, needed=9), installation="one")
@@ -137,14 +138,16 @@ def test_a_patch_once_applied_leaves_nothing_to_write(leisure: bool, before: Con
         (told(UNFIT), UNFIT, False),
         (told(UNFIT, generation=2), UNFIT, False),
         (told(UNFIT), ("Valid", "False", "AlreadyServed", "…"), True),
-        (told(), AWAY, False),
+        (told(), AWAY, True),
+        (told(AWAY), AWAY, False),
+        (told(AWAY), UNREAD, True),
         (told(UNFIT), GOOD, False),
     ],
 )
-def test_an_event_is_told_when_a_queue_turns_invalid_and_not_again(
+def test_people_are_told_when_a_queue_turns_bad_and_not_again(
     before: dict[str, Any], now: Condition, expected: bool
 ) -> None:
-    assert turned_invalid(queue(status=before), now) is expected
+    assert turned_bad(queue(status=before), now) is expected
 
 
 def reasons(*known: tuple[WatchedQueue, Learned | None]) -> dict[str, str]:

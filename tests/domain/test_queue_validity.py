@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import TableName
-from soloist.domain.queue_validity import Answer, Claimant, Schema, Unfit, Unreachable, served_by, validity
+from soloist.domain.queue_validity import Answer, Claimant, Schema, Unfit, Unreachable, Unread, served_by, validity
 from soloist.domain.spec_fields import Invalid
 from soloist.domain.told import merge_conditions
 from tests.domain.test_queue_parsing import EXTERNAL, LEAST, MAPPED, good
@@ -62,6 +62,13 @@ def served(*claimants: Claimant) -> dict[str, str]:
             "up to 10: run a release of Soloist that is as new as the one that migrated it.",
         ),
         (MAPPED, Unfit("spec.table.dueAt: there is no such column."), "False", "TableUnfit", "spec.table.dueAt: there is no such column."),
+        (
+            LEAST,
+            Unread("Secret default/db does not exist: create it, or name another one."),
+            "Unknown",
+            "SecretUnreadable",
+            "Secret default/db does not exist: create it, or name another one.",
+        ),
         (
             MAPPED,
             Unreachable("backend: connection refused."),

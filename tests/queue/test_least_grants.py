@@ -13,10 +13,15 @@ import pytest
 import tests.queue.databases as databases
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapping_check import check_mapping
+from soloist.adapters.postgres.queue_databases import SurveyedDatabase
 from soloist.adapters.postgres.registration import register
 from soloist.domain.claims import Done, Failed, PutBack, Settled, Verdict
 from soloist.domain.errors import SoloistError
 from soloist.domain.findings import Severity
+from soloist.domain.queue_name import QueueName
+from soloist.domain.queue_parsing import parse_queue
+from soloist.domain.queue_spec import QueueSpec
+from soloist.domain.queue_validity import Answer, Schema, Unfit
 from tests.postgres.server import Database as Place
 from tests.queue.caller import Caller
 from tests.queue.mapped_world import QUEUE, MappedWorld, in_world, spec_of
@@ -185,3 +190,29 @@ def test_what_a_check_asks_for_is_enough_for_every_function_and_for_no_other_wri
                     other.execute(refused)
 
     in_world(queue_database, connection, user, body)
+
+
+def test_what_a_role_lacks_on_rows_of_ours_is_said_of_the_queues_that_it_works_alone_and_looked_at_anew(
+    queue_database: Place, connection: Connection, role: str
+) -> None:
+    ours, theirs = QueueName("default", "ours"), QueueName("default", "theirs")
+    spec = {"database": {"secretName": "db", "key": "uri"}, "deliver": {"http": {"url": "http://backend/"}}}
+    specs = {ours: parse_queue(spec), theirs: parse_queue({**spec, **EXTERNAL})}
+
+    async def body(database: Database) -> None:
+        surveyed = SurveyedDatabase(database, boottime=lambda: 0.0)
+
+        async def answers() -> list[Answer]:
+            learned = await surveyed.learn({name: each for name, each in specs.items() if isinstance(each, QueueSpec)})
+            assert [found.depth is not None for found in learned.values()] == [True, True]
+            return [learned[ours].answer, learned[theirs].answer]
+
+        connection.execute(f"REVOKE UPDATE, DELETE ON soloist.work_items FROM {role}")
+        lacking, well = await answers()
+        assert isinstance(well, Schema)
+        assert isinstance(lacking, Unfit)
+        assert "lacks DELETE ON soloist.work_items, UPDATE ON soloist.work_items. Run, as the owner" in lacking.sentence
+        connection.execute(f"SELECT soloist.allow_work('{role}')")
+        assert await answers() == [well, well], "no minute has passed"
+
+    databases.with_database(queue_database.dsn(role), body)

@@ -27,6 +27,17 @@ def read_only(session: Session) -> Finding | None:
     return None
 
 
+def schema_rights(session: Session) -> Finding | None:
+    """What a worker lacks in the schema soloist."""
+    if not session.missing_rights:
+        return None
+    return error(
+        "SchemaRights",
+        f"The role {session.role} lacks {', '.join(session.missing_rights)}. "
+        f"Run, as the owner of the schema soloist: SELECT soloist.allow_work('{session.role}');",
+    )
+
+
 def session_findings(session: Session) -> Iterator[Finding]:
     if (found := read_only(session)) is not None:
         yield found
@@ -35,12 +46,8 @@ def session_findings(session: Session) -> Iterator[Finding]:
             "SchemaMissing",
             "The schema soloist is not there or too old: run soloist migrate, with a role that may create it.",
         )
-    elif session.missing_rights:
-        yield error(
-            "SchemaRights",
-            f"The role {session.role} lacks {', '.join(session.missing_rights)}. "
-            f"Run, as the owner of the schema soloist: SELECT soloist.allow_work('{session.role}');",
-        )
+    elif (found := schema_rights(session)) is not None:
+        yield found
     if session.isolation != "read committed":
         yield error(
             "Isolation",

@@ -109,11 +109,11 @@ def conditions_of(known: Sequence[tuple[WatchedQueue, Learned | None]]) -> dict[
     return found
 
 
-def turned_invalid(queue: WatchedQueue, condition: Condition) -> bool:
-    """Whether ``Valid`` is False now and was not before, or for another reason."""
+def turned_bad(queue: WatchedQueue, condition: Condition) -> bool:
+    """Whether ``Valid`` is not True now and was so before, or was not for another reason."""
     _, status, reason, _ = condition
     said = told(queue.status, "Valid")
-    return status == "False" and (said.get("status"), said.get("reason")) != (status, reason)
+    return status != "True" and (said.get("status"), said.get("reason")) != (status, reason)
 
 
 def status_patch(

@@ -26,6 +26,7 @@ class Standing(StrEnum):
     SCHEMA_MISSING = "SchemaMissing"
     SCHEMA_TOO_NEW = "SchemaTooNew"
     TABLE_UNFIT = "TableUnfit"
+    SECRET_UNREADABLE = "SecretUnreadable"
     DATABASE_UNREACHABLE = "DatabaseUnreachable"
 
 
@@ -66,7 +67,14 @@ class Unreachable:
     sentence: str
 
 
-Answer = Schema | Unfit | Unreachable
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Whoever looks after the queue may not read what it needs, or it is not there; ``sentence`` names it."""
+
+    sentence: str
+
+
+Answer = Schema | Unfit | Unread | Unreachable
 """What was learned from the database. A ``Schema`` that is as needed means that all is well."""
 
 
@@ -92,6 +100,9 @@ def validity(spec: QueueSpec | Invalid, answer: Answer, other: QueueName | None 
             return _accepted(spec) if found == needed else _wrong_schema(spec.database, found, needed)
         case Unfit(sentence=sentence):
             return "Valid", "False", Standing.TABLE_UNFIT, sentence
+        case Unread(sentence=sentence):
+            # Unknown, since a worker has rights of its own, and may have been given the database otherwise.
+            return "Valid", "Unknown", Standing.SECRET_UNREADABLE, sentence
         case Unreachable(sentence=sentence):
             return "Valid", "Unknown", Standing.DATABASE_UNREACHABLE, f"Nothing is known of the table: {sentence}"
 

@@ -54,7 +54,7 @@ class CareReport(Protocol):
     def stand(self, queues: Sequence[tuple[QueueName, Condition, Depth | None]]) -> None:
         """All queues there are, as far as they are known."""
 
-    def invalid(self, queue: WatchedQueue, message: str) -> None:
-        """Written: the queue cannot be worked, for a new reason."""
+    def turned_bad(self, queue: WatchedQueue, condition: Condition) -> None:
+        """Written: the queue cannot be worked, or nobody knows whether it can, for a new reason."""
 
     def failed(self, where: str, error: BaseException) -> None: ...

@@ -13,7 +13,7 @@ from dataclasses import replace
 from soloist.domain.errors import SoloistError, TransientError
 from soloist.domain.queue_spec import QueueSpec
 from soloist.domain.queue_status import Learned, WatchedQueue
-from soloist.domain.queue_validity import Unreachable
+from soloist.domain.queue_validity import Unreachable, Unread
 from soloist.loops.queue_care_ports import CareReport, QueueDatabase, QueueDatabases
 from soloist.ports import Clock
 
@@ -73,7 +73,8 @@ class Surveys:
         except SoloistError as error:
             # The API server is away: that says nothing of the database.
             if not (isinstance(error, TransientError) and queue.which in self._learned):
-                self._take(queue, Learned(answer=Unreachable(str(error))))
+                kind = Unreachable if isinstance(error, TransientError) else Unread
+                self._take(queue, Learned(answer=kind(str(error))))
             return None
 
     async def _ask(self, database: QueueDatabase, queues: Sequence[WatchedQueue]) -> None:

@@ -18,7 +18,7 @@ from soloist.domain.queue_status import (
     WatchedQueue,
     conditions_of,
     status_patch,
-    turned_invalid,
+    turned_bad,
     watched_queue,
 )
 from soloist.domain.queue_validity import Condition
@@ -134,8 +134,8 @@ class QueueWatching:
         self._written[queue.uid] = boot, queue.resource_version
         if isinstance(outcome, Written):
             self._report.wrote("queue status")
-            if turned_invalid(queue, condition):
-                self._report.invalid(queue, condition[3])
+            if turned_bad(queue, condition):
+                self._report.turned_bad(queue, condition)
 
     def _now(self) -> datetime | None:
         """What the term clock shows; None where there is no term that may still be believed."""

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from soloist.domain.depth import Depth
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_status import WatchedQueue
-from soloist.domain.queue_validity import Condition
+from soloist.domain.queue_validity import Condition, Standing
 from soloist.ports import Recorder, Report
 
 LABELS = ("namespace", "queue")
@@ -75,14 +75,16 @@ class StandingReporter:
             self._metrics.valid.labels(name.namespace, name.name).set(condition[1] == "True")
             self._metrics.depth(name, depth)
 
-    def invalid(self, queue: WatchedQueue, message: str) -> None:
-        name = queue.name
-        keys = {"namespace": name.namespace, "queue": name.name, "sentence": message}
+    def turned_bad(self, queue: WatchedQueue, condition: Condition) -> None:
+        name, (_, status, reason, message) = queue.name, condition
+        keys = {"namespace": name.namespace, "queue": name.name, "reason": str(reason), "sentence": message}
         _log.warning("queue cannot be worked", extra=keys)
-        if self._recorder is not None:
+        # Of a database that is away nothing is wrong with the queue, and there may be hundreds on it.
+        if self._recorder is not None and reason != Standing.DATABASE_UNREACHABLE:
             meta = {"namespace": name.namespace, "name": name.name, "uid": queue.uid}
             regarding = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": meta}
-            self._recorder.event(regarding, reason="Invalid", message=message, warning=True)
+            short = "Invalid" if status == "False" else str(reason)
+            self._recorder.event(regarding, reason=short, message=message, warning=True)
 
 
 def _gauge(registry: CollectorRegistry, name: str, meaning: str) -> Gauge:

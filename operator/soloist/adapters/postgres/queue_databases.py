@@ -19,7 +19,7 @@ from soloist.adapters.postgres.url import database_url
 from soloist.adapters.sealed import ReadKey
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.findings import Severity
-from soloist.domain.mapping_rights import read_only
+from soloist.domain.mapping_rights import read_only, schema_rights
 from soloist.domain.queue_name import QueueName
 from soloist.domain.queue_spec import DatabaseRef, External, ManagedTable, QueueSpec
 from soloist.domain.queue_status import Learned
@@ -34,6 +34,7 @@ class SurveyedDatabase:
     def __init__(self, database: Database, *, boottime: Callable[[], float]) -> None:
         self._database, self._boottime = database, boottime
         self._schema: tuple[float, Schema, str] | None = None
+        self._lacks = ""
         self._good: dict[QueueName, tuple[float, QueueSpec, MappedDepth]] = {}
 
     async def learn(self, queues: Mapping[QueueName, QueueSpec]) -> dict[QueueName, Learned]:
@@ -48,7 +49,10 @@ class SurveyedDatabase:
         found = {}
         for name, spec in queues.items():
             if isinstance(spec.table, ManagedTable):
-                found[name] = Learned(answer=schema, installation=home, depth=depths[str(name)])
+                # Workers of one's own have roles of their own.
+                lacks = self._lacks and not isinstance(spec.deliver, External)
+                answer = Unfit(self._lacks) if lacks else schema
+                found[name] = Learned(answer=answer, installation=home, depth=depths[str(name)])
             else:
                 found[name] = await self._mapped(name, spec, schema, home)
         now = self._boottime()
@@ -65,8 +69,13 @@ class SurveyedDatabase:
             schema, home = await schema_of(self._database)
             if schema.found != schema.needed:
                 return schema, home
-            if (finding := read_only(await read_session(self._database))) is not None:
+            session = await read_session(self._database)
+            if (finding := read_only(session)) is not None:
                 raise PermanentError(finding.message)
+            lacking = schema_rights(session)
+            self._lacks = lacking.message if lacking is not None else ""
+            if self._lacks:
+                return schema, home
             self._schema = now, schema, home
         return self._schema[1:]
 
