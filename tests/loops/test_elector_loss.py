@@ -12,6 +12,7 @@ import pytest
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.domain.lease import Raw, parse
 from soloist.domain.term import Term
+from soloist.loops.elector import Elector
 from tests.loops.election_stage import Stage
 
 
@@ -150,6 +151,49 @@ def test_a_refusal_is_reported_and_tried_again(stage: Stage) -> None:
     stage.api.fault = lambda _verb: None
     stage.run(a, seconds=1)
     assert a.term() is not None
+
+
+def test_whoever_may_not_read_or_write_the_lease_says_so_until_it_may(stage: Stage) -> None:
+    for forbidden in ("create", "read", "replace"):  # there is none before the first
+        name = f"of {forbidden}"
+
+        def refused(verb: str, forbidden: str = forbidden) -> None:
+            if verb == forbidden:
+                raise PermanentError(f"may not {verb}")
+
+        one = stage.elector(name)
+        assert one.refused() == "", "nothing is known yet"
+        stage.api.fault = refused
+        stage.run(one, seconds=30)
+        assert (one.term(), one.refused()) == (None, f"may not {forbidden}")
+        stage.api.fault = lambda _verb: None
+        stage.run(one, seconds=30)
+        assert one.refused() == ""
+        assert one.term() is not None
+        give_up(one, stage)
+
+
+def test_whoever_was_refused_a_write_that_it_needs_no_more_is_a_standby(stage: Stage) -> None:
+    def refused(verb: str) -> None:
+        if verb == "create":
+            raise PermanentError("may not create")
+
+    a, b = stage.elector("a"), stage.elector("b")
+    stage.api.fault = refused
+    stage.run(a, seconds=5)
+    assert a.refused() == "may not create"
+    stage.api.fault = lambda _verb: None
+    stage.run(b, seconds=1)
+    assert b.term() is not None
+    stage.run(a, b, seconds=15)
+    assert (a.term(), a.refused()) == (None, "")
+
+
+def give_up(one: Elector, stage: Stage) -> None:
+    drained = threading.Event()
+    drained.set()
+    one.stop(drained)
+    stage.run(one, seconds=1)
 
 
 def test_a_watch_that_wakes_us_during_an_outage_makes_no_hot_loop(

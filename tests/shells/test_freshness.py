@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
+import pytest
+
+from soloist.domain.errors import PermanentError, SoloistError, TransientError
 from soloist.loops.cache import Cache
 from soloist.loops.keeper import NEVER, Keeper
 from soloist.shells.freshness import UNWATCHED, Followed, Freshness
@@ -63,6 +66,29 @@ def test_a_replica_is_ready_when_a_list_is_through_and_a_watch_has_come_up() -> 
     stage.relist()
     assert stage.unready().keys() == {"watch"}
     stage.jobs = stage.clock.boot
+    assert stage.unready() == {}
+
+
+@pytest.mark.parametrize(("error", "ready"), [(PermanentError("forbidden"), False), (TransientError("away"), True)])
+def test_a_list_that_is_refused_is_a_reason_and_one_that_is_not_answered_is_told(
+    error: SoloistError, ready: bool
+) -> None:
+    stage = Stage()
+    stage.jobs = stage.clock.boot
+    stage.keeper.trouble = error
+    assert stage.unready() == {"cache": f"the first list is not through: {error}"}
+    stage.relist()
+    assert stage.age.ready()["cache"]() == (ready, f"0 jobs are known, and the last list failed: {error}")
+
+
+def test_a_leader_whose_term_cannot_begin_says_why() -> None:
+    stage = Stage()
+    stage.relist()
+    stage.jobs = stage.clock.boot
+    stage.age.cannot_begin = "JobRuns may not be listed"
+    assert stage.unready() == {"fresh": "this leader's term cannot begin: JobRuns may not be listed"}
+    stage.age.begin_term()
+    stage.relist()
     assert stage.unready() == {}
 
 

@@ -14,7 +14,7 @@ from soloist.domain.runs import Phase
 from soloist.domain.steps import Launch, WriteJob, WriteRun
 from soloist.domain.ticks import Reason
 from soloist.ports import Raw
-from soloist.shells.reporting import Reporter
+from soloist.shells.reporting import TOO_OLD_SECONDS, Reporter
 from soloist.shells.telemetry import Metrics
 from tests.domain.test_concurrency import run
 from tests.domain.test_written_by_hand import EPOCH, NOON, RUN, a_view
@@ -32,7 +32,7 @@ class Recorder:
 
 def settled(*runs: str, **how: Any) -> list[tuple[str, str]]:
     recorder = Recorder()
-    reporter = Reporter(Metrics(CollectorRegistry()), recorder)
+    reporter = Reporter(Metrics(CollectorRegistry()), recorder, boottime=lambda: 0.0)
     for uid in runs:
         reporter.settled(a_view(), WriteRun(run=run(uid), attempt=len(uid), **how))
     return recorder.told
@@ -66,7 +66,7 @@ def counted(metrics: Metrics) -> tuple[float | None, ...]:
 
 def test_a_tick_is_due_once_and_launched_once_however_often_its_run_is_recorded_and_tried() -> None:
     metrics = Metrics(CollectorRegistry())
-    reporter, view = Reporter(metrics, None), a_view(run=CLAIMED)
+    reporter, view = Reporter(metrics, None, boottime=lambda: 0.0), a_view(run=CLAIMED)
     step, (run,) = record(view), view.runs
     assert isinstance(step, WriteJob)
     reporter.decided(view, step)
@@ -81,7 +81,7 @@ def test_a_tick_is_due_once_and_launched_once_however_often_its_run_is_recorded_
 
 def test_a_tick_that_is_let_go_was_due_and_a_run_of_a_persons_was_not() -> None:
     metrics = Metrics(CollectorRegistry())
-    reporter, view = Reporter(metrics, None), a_view(run=BY_HAND)
+    reporter, view = Reporter(metrics, None, boottime=lambda: 0.0), a_view(run=BY_HAND)
     let_go = ((NOON - timedelta(hours=1), Reason.MISSED), (NOON, Reason.SUSPENDED))
     reporter.decided(view, WriteJob(watermark=NOON, decided=let_go))
     step, (run,) = record_person(view), view.runs
@@ -90,3 +90,18 @@ def test_a_tick_that_is_let_go_was_due_and_a_run_of_a_persons_was_not() -> None:
     reporter.decided(view, step)
     reporter.launched(view, Launch(run=run, attempt=1))
     assert counted(metrics) == (2, None)
+
+
+def test_crds_that_cut_a_status_short_are_told_until_nothing_has_met_them_for_a_while() -> None:
+    clock = [0.0]
+    reporter = Reporter(Metrics(CollectorRegistry()), None, boottime=lambda: clock[0])
+    assert reporter.crds_will_do()[0]
+    reporter.stands_in_the_way(a_view().job, "NameTaken", "an object is in the way")
+    assert reporter.crds_will_do()[0]
+    for _ in range(3):
+        clock[0] += 31.0
+        reporter.stands_in_the_way(a_view().job, "CrdsTooOld", "apply the CRDs of this version")
+    clock[0] += TOO_OLD_SECONDS - 1
+    assert reporter.crds_will_do() == (False, "apply the CRDs of this version")
+    clock[0] += 1
+    assert reporter.crds_will_do() == (True, "no status was seen to be cut short")

@@ -72,6 +72,10 @@ class Elector:
         standing = self._exchange.standing
         return standing.record, standing.read_boot
 
+    def refused(self) -> str:
+        """Why the Lease may not be read or written, a sentence; empty where it may, as far as is known."""
+        return self._exchange.refused()
+
     def stop(self, drained: threading.Event) -> None:
         """Claim nothing any more; give the Lease back once ``drained`` is set. Returns at once.
 

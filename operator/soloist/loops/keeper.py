@@ -31,8 +31,8 @@ class Keeper:
         self._cache, self._store, self._report, self._clock = cache, store, report, clock
         self._wake, self._every, self._refused = wake, every, refused
         self._gap = asyncio.Event()
-        self.trouble = ""
-        """Why the last list of jobs failed; empty where it did not."""
+        self.trouble: SoloistError | None = None
+        """Why the last list of jobs failed; None where it did not."""
         self.jobs_listed = NEVER
         self.runs_listed = NEVER
 
@@ -83,12 +83,12 @@ class Keeper:
             self._gap.clear()
             try:
                 await self.relist_jobs()
-                wait, self.trouble = self._every, ""
+                wait, self.trouble = self._every, None
             except SoloistError as error:
                 self._report.failed("relist", error)
-                if isinstance(error, PermanentError) and str(error) != self.trouble:
+                if isinstance(error, PermanentError) and str(error) != str(self.trouble):
                     self._refused(str(error))
-                wait, self.trouble = min(self._every, 2.0), str(error)
+                wait, self.trouble = min(self._every, 2.0), error
 
     def _wake_all(self, keys: set[Key]) -> None:
         for key in keys:

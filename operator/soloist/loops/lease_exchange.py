@@ -26,7 +26,12 @@ class LeaseExchange:
     ) -> None:
         self._me, self._api, self._clock, self._hooks, self._stagger = me, api, clock, hooks, stagger
         self._notices = Notices(me, hooks.noticed)
+        self._refusal, self._refused_until = "", float("-inf")
         self.standing = Standing()
+
+    def refused(self) -> str:
+        """Why the Lease may not be read, or, within a Lease's time, could not be written; empty where it may."""
+        return self._refusal if self._clock.boottime() < self._refused_until else ""
 
     def read(self) -> datetime | None:
         """None: no answer."""
@@ -34,8 +39,10 @@ class LeaseExchange:
         try:
             answer = self._api.read(timeout=self._patience(sent_boot))
         except (TransientError, PermanentError) as error:
-            self._failed(error, self.standing, sent_boot)
+            self._failed(error, self.standing, sent_boot, refused_for=float("inf"))
             return None
+        if self._refused_until == float("inf"):
+            self._refused_until = float("-inf")
         self._heard(answer, wall, sent_boot)
         return wall
 
@@ -55,11 +62,13 @@ class LeaseExchange:
             answer = send(body, timeout=self._patience(sent_boot))
         except (TransientError, PermanentError) as error:
             certain = isinstance(error, PermanentError) or not error.sent
-            self._failed(error, before if certain else after, sent_boot)
+            # Whoever finds the Lease held meanwhile has no more to write, and so no other way to learn that it may.
+            self._failed(error, before if certain else after, sent_boot, refused_for=self._me.timing.lease)
             return None
         if isinstance(answer, Clash):
             self.standing = clashed(after)
             return None
+        self._refused_until = float("-inf")
         self._heard(answer, wall, sent_boot)
         return wall
 
@@ -75,10 +84,14 @@ class LeaseExchange:
         self.standing = heard(self._me, self.standing, answer.lease, boot=boot, skew=skew, stagger=self._draw())
         self._notices.answered(self.standing)
 
-    def _failed(self, error: TransientError | PermanentError, standing: Standing, sent_boot: float) -> None:
+    def _failed(
+        self, error: TransientError | PermanentError, standing: Standing, sent_boot: float, *, refused_for: float
+    ) -> None:
         after, boot = error.retry_after if isinstance(error, TransientError) else None, self._clock.boottime()
         self.standing = unanswered(self._me, standing, sent_boot=sent_boot, boot=boot, after=after)
         self._notices.unanswered(error)
+        if isinstance(error, PermanentError):
+            self._refusal, self._refused_until = str(error), boot + refused_for
 
     def _patience(self, boot: float) -> float:
         term, bound = self.standing.term, self._me.timing.try_timeout

@@ -51,7 +51,7 @@ class Bid:
             needed_epochs=frozenset,
         )
         self._stand = Stand(ground, clock, hooks, nonce=self._nonce)
-        self.reading = self._stand.elector.reading
+        self.reading, self.refused = self._stand.elector.reading, self._stand.elector.refused
 
     async def run(self) -> None:
         """Until the term is lost (``lost`` says why) or given back, and the command has ended."""

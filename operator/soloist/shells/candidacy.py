@@ -73,6 +73,11 @@ class Candidacy:
     def lives(self) -> tuple[bool, str]:
         return not self._elector.join(0), "the elector takes part"
 
+    def may_lead(self) -> tuple[bool, str]:
+        """For /readyz: one that may not is no standby."""
+        refused = self._elector.refused()
+        return not refused, refused or "the Lease may be read and written"
+
     def stop(self, drained: threading.Event) -> None:
         """Stand for nothing new; a term that is held is renewed until ``drained``, then given back."""
         self._elector.stop(drained)

@@ -30,7 +30,7 @@ from soloist.shells.candidacy import Candidacy
 from soloist.shells.child import PARENT_VARIABLE, ExitCode
 from soloist.shells.garbage import collect_seldom
 from soloist.shells.health import health_server
-from soloist.shells.knowledge import Knowledge
+from soloist.shells.knowledge import Knowledge, unreadable
 from soloist.shells.leadership import Leadership
 from soloist.shells.own_pod import own_pod, pod_name
 from soloist.shells.queue_care import queue_care
@@ -70,7 +70,12 @@ class Controller:
             loop.add_signal_handler(number, self._stopping.set)
         async with AsyncExitStack() as stack:
             self._build(stack)
-            ready = self._knowledge.age.ready()
+            ready = {
+                **self._knowledge.age.ready(),
+                "lease": self._leadership.candidacy.may_lead,
+                "crds": self._report.crds_will_do,
+                "queues": self._queues_followed,
+            }
             if self._settings.external_metrics:
                 from soloist.shells.external_metrics import ExternalMetrics
 
@@ -103,7 +108,8 @@ class Controller:
         self._recorder = KubeRecorder(
             quiet, instance=pod_name(), now=clock.now, dropped=lambda: self._metrics.error("event dropped")
         )
-        report = Reporter(self._metrics, self._recorder if settings.events else None)
+        recorder = self._recorder if settings.events else None
+        report = self._report = Reporter(self._metrics, recorder, boottime=clock.boottime)
         store = KubeStore(api, namespaces=settings.namespaces)
         keys = KubeSecrets(quiet, boottime=clock.boottime)
         self._knowledge = Knowledge(
@@ -130,7 +136,16 @@ class Controller:
             source="the API server, and at this controller's rights",
         )
         term = self._leadership.candidacy.term
-        queues = queue_care(settings, clock, quiet, self._metrics, report=report, recorder=self._recorder, term=term)
+        queues, self._queues_followed = queue_care(
+            settings,
+            clock,
+            quiet,
+            self._metrics,
+            report=report,
+            recorder=self._recorder,
+            term=term,
+            refused=lambda sentence: self._notice("QueuesUnreadable", unreadable(sentence)),
+        )
         may_act, stage = self._leadership.may_act, self._leadership.stage
         http = HttpLauncher(
             read_key=keys.read,

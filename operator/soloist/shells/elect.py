@@ -128,6 +128,8 @@ class Sidecar:
             view = seat.view()
             if view.away:
                 return True, view.away
+            if view.refused:
+                return False, view.refused
             known = view.age < limit
             return known, f"read {view.age:.0f} s ago" if known else view.notice or "not read yet"
 

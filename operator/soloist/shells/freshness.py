@@ -7,6 +7,7 @@ was made. So a replica counts as ready only while its watches have been up. A pr
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from soloist.domain.errors import PermanentError
 from soloist.loops.cache import Cache
 from soloist.loops.keeper import NEVER, Keeper
 from soloist.ports import Clock
@@ -33,10 +34,12 @@ class Freshness:
         self._keeper, self._cache, self._clock, self._limit = keeper, cache, clock, limit
         self._jobs, self._runs = jobs, runs
         self._born, self._led_from = clock.boottime(), NEVER
+        self.cannot_begin = ""
+        """What keeps the lists that a term starts with from being taken."""
 
     def begin_term(self) -> None:
         """Runs are known and followed from now on."""
-        self._led_from = self._clock.boottime()
+        self._led_from, self.cannot_begin = self._clock.boottime(), ""
 
     def fresh(self) -> bool:
         """Whether it may be acted on."""
@@ -54,11 +57,15 @@ class Freshness:
         return {"cache": self._is_filled, "fresh": self._is_fresh, "watch": self._is_watched}
 
     def _is_filled(self) -> tuple[bool, str]:
-        if self._keeper.jobs_listed > NEVER:
-            return True, f"{len(self._cache)} jobs are known"
-        return False, f"the first list is not through{': ' if self._keeper.trouble else ''}{self._keeper.trouble}"
+        trouble, so = self._keeper.trouble, f": {self._keeper.trouble}" if self._keeper.trouble else ""
+        if self._keeper.jobs_listed == NEVER:
+            return False, f"the first list is not through{so}"
+        known = f"{len(self._cache)} jobs are known"
+        return not isinstance(trouble, PermanentError), f"{known}, and the last list failed{so}" if so else known
 
     def _is_fresh(self) -> tuple[bool, str]:
+        if self.cannot_begin:
+            return False, f"this leader's term cannot begin: {self.cannot_begin}"
         fresh = self.fresh()
         leads = self._led_from > NEVER
         return not leads or fresh, "what this leader knows is fresh" if fresh else "a follower, or too old"

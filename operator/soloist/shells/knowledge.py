@@ -15,6 +15,7 @@ from soloist.adapters.kube.job_watch import JobWatch
 from soloist.adapters.kube.kopf_watch import KopfWatch
 from soloist.adapters.kube.store import RUNS, KubeStore
 from soloist.adapters.kube.watch import Watch
+from soloist.domain.errors import PermanentError
 from soloist.domain.term import Term
 from soloist.loops.cache import Cache, Key
 from soloist.loops.keeper import Keeper
@@ -23,6 +24,12 @@ from soloist.shells.freshness import Followed, Freshness
 from soloist.shells.settings import ControllerSettings
 
 _log = logging.getLogger("soloist.controller")
+
+
+def unreadable(sentence: str) -> str:
+    """With what to do."""
+    remedy = "Apply manifests/crds where the kind is missing, and grant what manifests/rbac says where a right is."
+    return f"{sentence.removesuffix('.')}. {remedy}"
 
 
 class Knowledge:
@@ -42,7 +49,9 @@ class Knowledge:
     ) -> None:
         self._notice = notice
         self.cache = Cache()
-        self.job_watch = JobWatch(quiet, boottime=clock.boottime, namespaces=settings.namespaces)
+        self.job_watch = JobWatch(
+            quiet, boottime=clock.boottime, namespaces=settings.namespaces, refused=self._runs_refused
+        )
         self._keeper = Keeper(
             cache=self.cache,
             store=store,
@@ -50,7 +59,7 @@ class Knowledge:
             clock=clock,
             wake=wake,
             every=settings.relist,
-            refused=self._refused,
+            refused=lambda sentence: self._notice("JobsUnreadable", unreadable(sentence)),
         )
         # One that is made anew is heard of: where no run changes, a bookmark a minute would be too seldom for a short limit.
         window = min(240.0, settings.staleness_limit / 2)
@@ -62,6 +71,7 @@ class Knowledge:
             boottime=clock.boottime,
             window=window,
             quiet=min(60.0, window) + 10.0,
+            refused=self._runs_refused,
         )
         self._kopf = KopfWatch(
             access,
@@ -84,9 +94,8 @@ class Knowledge:
         self._kopf.start()
         return self._keeper.run()
 
-    def _refused(self, sentence: str) -> None:
-        remedy = "Apply manifests/crds where the kind is missing, and grant what manifests/rbac says where a right is."
-        self._notice("JobsUnreadable", f"{sentence}. {remedy}")
+    def _runs_refused(self, sentence: str) -> None:
+        self._notice("RunsUnreadable", unreadable(sentence))
 
     async def stop(self) -> None:
         await self._kopf.stop()
@@ -97,6 +106,11 @@ class Knowledge:
         In this order: a run that is recorded in what was read first is then in what is read after.
         """
         await self._keeper.relist_jobs()
-        await self._keeper.relist_runs()
+        try:
+            await self._keeper.relist_runs()
+        except PermanentError as error:
+            if str(error) != self.age.cannot_begin:
+                self._runs_refused(str(error))
+            raise
         self.age.begin_term()
         return [self._runs_watch.run(), self.job_watch.run()]

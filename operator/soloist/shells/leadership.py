@@ -128,6 +128,7 @@ class Leadership:
                 return await self._knowledge.begin_term(term)
             except SoloistError as error:
                 _log.warning("the term cannot start yet", extra={"error": str(error)})
+                self._knowledge.age.cannot_begin = str(error)
                 await asyncio.sleep(wait)
                 wait = min(2.0, wait * 2)
 

@@ -11,6 +11,7 @@ from soloist.domain.term import Term
 from soloist.loops.queue_care_ports import QueueDatabases
 from soloist.loops.queue_watching import QueueWatching
 from soloist.ports import Recorder, Report
+from soloist.shells.health import Check
 from soloist.shells.later import LaterDatabases
 from soloist.shells.queue_standing import StandingMetrics, StandingReporter
 from soloist.shells.settings import ControllerSettings
@@ -28,8 +29,9 @@ def queue_care(
     report: Report,
     recorder: Recorder,
     term: Callable[[], Term | None],
-) -> QueueWatching:
-    """To be run from the beginning of a term on."""
+    refused: Callable[[str], None],
+) -> tuple[QueueWatching, Check]:
+    """To be run from the beginning of a term on, and what /readyz says of it. ``refused`` is told why WorkQueues may not be read."""
     secrets = KubeSecrets(api, boottime=clock.boottime, keep=SECRETS_SECONDS)
     standing = StandingMetrics(metrics.registry)
 
@@ -38,8 +40,9 @@ def queue_care(
 
         return SurveyedDatabases(secrets.read, boottime=clock.boottime)
 
-    return QueueWatching(
-        objects=QueueWatch(api, boottime=clock.boottime, namespaces=settings.namespaces),
+    watch = QueueWatch(api, boottime=clock.boottime, namespaces=settings.namespaces, refused=refused)
+    care = QueueWatching(
+        objects=watch,
         databases=LaterDatabases(made),
         statuses=KubeQueueStatuses(api),
         report=StandingReporter(standing, report, recorder if settings.events else None),
@@ -47,3 +50,5 @@ def queue_care(
         term=term,
         every=settings.measure_queues,
     )
+    # A controller is ready all the same: jobs need none of them.
+    return care, lambda: (True, str(watch.trouble or "the leader follows them"))

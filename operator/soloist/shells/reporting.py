@@ -5,6 +5,7 @@ NameTaken, OtherInstallation, CrdsTooOld, RunRefused, Refused, LedgerUnreadable.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from soloist.domain.actions import kind_of
@@ -18,6 +19,8 @@ from soloist.ports import Recorder
 from soloist.shells.telemetry import Metrics
 
 _log = logging.getLogger("soloist.controller")
+TOO_OLD_SECONDS = 70.0
+"""A job that meets CRDs of another version comes back to them each 30 s."""
 _WORTH_AN_EVENT = {Phase.FAILED: "RunFailed", Phase.UNKNOWN: "RunUnknown", Phase.INTERRUPTED: "RunInterrupted"}
 _NOT_RUN = {
     Reason.MISSED: "missed while nothing led, and missedRunPolicy lets them go",
@@ -31,8 +34,9 @@ _NOT_RUN = {
 class Reporter:
     """The ``Report`` port."""
 
-    def __init__(self, metrics: Metrics, recorder: Recorder | None) -> None:
-        self._metrics, self._recorder = metrics, recorder
+    def __init__(self, metrics: Metrics, recorder: Recorder | None, *, boottime: Callable[[], float]) -> None:
+        self._metrics, self._recorder, self._boottime = metrics, recorder, boottime
+        self._too_old = (float("-inf"), "")
 
     def wrote(self, kind: str) -> None:
         self._metrics.api_write(kind)
@@ -75,6 +79,14 @@ class Reporter:
     def stands_in_the_way(self, job: Job, reason: str, message: str) -> None:
         _log.warning("stands in the way", extra=_keys(job) | {"reason": reason, "sentence": message})
         self._event(job, reason, message)
+        if reason == "CrdsTooOld":
+            self._too_old = self._boottime(), message
+
+    def crds_will_do(self) -> tuple[bool, str]:
+        """For /readyz, so that an update to this version stops at a cluster with the CRDs of another."""
+        told, sentence = self._too_old
+        too_old = self._boottime() - told < TOO_OLD_SECONDS
+        return not too_old, sentence if too_old else "no status was seen to be cut short"
 
     def failed(self, where: str, error: BaseException) -> None:
         self._metrics.error(where)

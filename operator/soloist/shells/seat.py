@@ -27,8 +27,8 @@ ASIDE = "it stands aside for a while after its last term"
 class View:
     """``term`` while this replica holds the Lease, and for how many seconds it is trusted; else why it does not.
 
-    ``record`` is the last reading, ``age`` seconds old. ``away``: why this replica takes no part now. ``notice``: what
-    stood in the way last.
+    ``record`` is the last reading, ``age`` seconds old. ``away``: why this replica takes no part now. ``refused``: why it
+    may not read or write the Lease. ``notice``: what stood in the way last.
     """
 
     term: Term | None
@@ -36,6 +36,7 @@ class View:
     record: LeaseRecord | None
     age: float
     away: str
+    refused: str
     notice: str
 
 
@@ -68,11 +69,21 @@ class Seat:
     def view(self) -> View:
         bid, boot = self._bid, self._clock.boottime()
         if bid is None:
-            return View(term=None, left=0.0, record=None, age=float("inf"), away=self._away(), notice=self._lost)
+            return View(
+                term=None, left=0.0, record=None, age=float("inf"), away=self._away(), refused="", notice=self._lost
+            )
         term, (record, read) = bid.term(), bid.reading()
         left = term.trusted_until - boot if term is not None else 0.0
         notice = bid.notice or self._lost
-        return View(term=term, left=left, record=record, age=boot - read, away=self._away(), notice=notice)
+        return View(
+            term=term,
+            left=left,
+            record=record,
+            age=boot - read,
+            away=self._away(),
+            refused=bid.refused(),
+            notice=notice,
+        )
 
     async def grant(self, timer: Timer) -> Granted | Refused:
         """The slot that lasts now, or why not."""

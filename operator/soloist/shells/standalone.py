@@ -120,7 +120,7 @@ class Standalone:
         database = Database(database_url(url), program="soloist-standalone")
         stack.push_async_callback(database.close)
         store = RowStore(database, shard=shard, writer=f"{pod_name()}-{secrets.token_hex(4)}")
-        report = Reporter(self._metrics, None)
+        report = Reporter(self._metrics, None, boottime=clock.boottime)
         ground = row_ground(url, namespace=settings.lease_namespace, name=settings.lease_name, timing=settings.timing)
         self._knowledge = RowKnowledge(
             settings,

@@ -38,7 +38,7 @@ class _Waiter:
 
 
 class JobWatch:
-    """Follows the Jobs that Soloist made. Without ``run`` the reads alone tell."""
+    """Follows the Jobs that Soloist made. Without ``run`` the reads alone tell. ``refused``: as ``Watch`` has it."""
 
     def __init__(
         self,
@@ -47,11 +47,12 @@ class JobWatch:
         boottime: Callable[[], float],
         namespaces: Sequence[str] = (),
         read_every: float = 30.0,
+        refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._api = api
         self._paths = [job_path(namespace) for namespace in namespaces or (None,)]
         self._boottime = boottime
-        self._read_every = read_every
+        self._read_every, self._refused = read_every, refused
         self._waiting: dict[str, set[_Waiter]] = {}
 
     async def run(self) -> NoReturn:
@@ -63,6 +64,7 @@ class JobWatch:
             relist=self._relist,
             boottime=self._boottime,
             selector=JOB_UID_LABEL,
+            refused=self._refused,
         )
         await watch.run()
 

@@ -162,6 +162,8 @@ class KopfWatch:
 
     def _answered(self, request: aiohttp.ClientRequest, response: aiohttp.ClientResponse) -> None:
         path = request.url.path
+        if path in self._heard and response.status in (403, 404):
+            self._tell(self._on_gap)  # the caller's own list is told why, and tells people
         if response.status != 200 or path not in self._heard:
             return
         self._heard[path] = self._boottime()
