@@ -144,10 +144,16 @@ def test_a_refusal_is_reported_and_tried_again(stage: Stage) -> None:
     def refused(verb: str) -> None:
         raise PermanentError(f"{verb}: forbidden")
 
+    def otherwise(_verb: str) -> None:
+        raise PermanentError("no such table")
+
     a = stage.elector("a")
     stage.api.fault = refused
     stage.run(a, seconds=10)
-    assert [what[0] for word, *what in stage.said if word == "a noticed"] == ["LeaseRefused"]
+    assert [what for word, *what in stage.said if word == "a noticed"] == [["LeaseRefused", "read: forbidden"]]
+    stage.api.fault = otherwise
+    stage.run(a, seconds=10)
+    assert [what[1] for word, *what in stage.said if word == "a noticed"] == ["read: forbidden", "no such table"]
     stage.api.fault = lambda _verb: None
     stage.run(a, seconds=1)
     assert a.term() is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from soloist.adapters.postgres.migrate import migrate
 from tests.api.elect_pods import Pod, holder
 from tests.cluster.children import until
 from tests.cluster.proxy import TcpProxy
@@ -59,6 +60,35 @@ def test_a_standalone_process_is_ready_whatever_is_wrong_with_its_files_and_says
         return code == 200 and "cannot be read as YAML" in text
 
     until(ready_and_says_so, what="a is ready, and says that its file is broken", timeout=SOON)
+
+
+def test_an_elector_says_what_its_database_lacks_and_leads_once_it_is_there(
+    own_queue_database: Database, tmp_path: Path
+) -> None:
+    role = own_queue_database.server.role("elects_by_row")
+    env = {"SOLOIST_DATABASE": own_queue_database.dsn(role), "SOLOIST_HEALTH": "", "KUBECONFIG": "/none"}
+    pod = Pod("a", tmp_path, tmp_path / "none.js", env, arguments=("--lease", "sweep"))
+    own_queue_database.psql("DROP SCHEMA soloist CASCADE")
+    pod.sidecar.start()
+    try:
+        for says, then in {
+            "soloist migrate": lambda: migrate(own_queue_database.dsn()),
+            "permission denied": lambda: own_queue_database.psql(f"SELECT soloist.allow_standalone('{role}')"),
+        }.items():
+            until(lambda says=says: answers(pod, 503, says), what=f"/readyz says {says}", timeout=SOON)
+            until(lambda says=says: says in pod.sidecar.log.read_text(), what=f"the log says {says}", timeout=SOON)
+            then()
+        until(lambda: answers(pod, 200, "ok   sweep: read "), what="it is ready", timeout=SOON)
+        assert holder([pod]) is pod
+        own_queue_database.psql(f"REVOKE UPDATE ON soloist.leases FROM {role}")
+        until(lambda: answers(pod, 503, "permission denied for table leases"), what="it says so", timeout=SOON)
+        own_queue_database.psql(f"GRANT UPDATE ON soloist.leases TO {role}")
+        until(lambda: answers(pod, 200, "ok   sweep: read "), what="it is ready again", timeout=SOON)
+        assert holder([pod]) is pod
+    finally:
+        pod.stop()
+        own_queue_database.psql(f"DROP OWNED BY {role}")
+        print(f"---- log of {pod.name}\n{pod.sidecar.tail(40)}")
 
 
 def test_an_elector_is_ready_while_it_can_read_its_row_and_tells_whether_it_holds_it(

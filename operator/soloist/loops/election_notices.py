@@ -1,4 +1,4 @@
-"""What stands in the way of leading, said to people: once, and again only when it was over in between."""
+"""What stands in the way of leading, said to people: once, and again only when it was over in between, or is another refusal."""
 
 import logging
 from collections.abc import Callable
@@ -16,9 +16,13 @@ class Notices:
     def __init__(self, me: Candidate, say: Callable[[str, str], None]) -> None:
         self._me, self._say = me, say
         self._said: set[str] = set()
+        self._refused = ""
 
     def unanswered(self, error: TransientError | PermanentError) -> None:
         if isinstance(error, PermanentError):
+            if str(error) != self._refused:
+                self._said.discard("LeaseRefused")
+            self._refused = str(error)
             self._notice("LeaseRefused", str(error))
         else:
             self._notice("LeaseUnreachable", str(error))
