@@ -220,9 +220,9 @@ class World(Outside):
                 known = process.memory.get(action.uid, NOTHING)
                 own = not isinstance(action, Transaction) or (process.term and process.term.epoch == action.epoch)
                 if known.running and known.launched == action.attempt and own:
-                    process.memory[action.uid] = memory.ended(known, action.outcome)
+                    process.memory[action.uid] = memory.ended(known, action.outcome, self.t / 1000)
                 elif known.inspecting and isinstance(action, Job):
-                    process.memory[action.uid] = memory.inspected(known, action.outcome)
+                    process.memory[action.uid] = memory.inspected(known, action.outcome, self.t / 1000)
         self.collect_garbage()
 
     # ---- one step of one process -----------------------------------------------------------------------------------
@@ -331,6 +331,8 @@ class World(Outside):
                 patch = documents.run_status(view, step, view.remembered(step.run.uid))
         name, uid, seen = step.run.name, step.run.uid, step.run.resource_version
         known = view.remembered(uid)
+        if isinstance(step, WriteRun) and uid in process.memory:
+            known = process.memory[uid] = memory.offered(known, self.t / 1000)
 
         def write() -> Raw | None:
             written = self.write_run(name, uid, seen, patch)
@@ -390,7 +392,7 @@ class World(Outside):
             if fate:
                 return
         process.starting.pop(step.uid, None)
-        process.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason)
+        process.memory[step.uid] = memory.cancelled(view.remembered(step.uid), step.reason, self.t / 1000)
         for action in self.actions:
             if action.uid == step.uid and not action.seen:
                 action.seen = True
@@ -442,11 +444,11 @@ class World(Outside):
         database = self.databases[action.ledger]
         if database.epoch > view.epoch:
             over = FailedKnown(reason="NotSent", message="another leader took over", retryable=True)
-            process.memory[run.uid] = memory.ended(process.memory[run.uid], over)
+            process.memory[run.uid] = memory.ended(process.memory[run.uid], over, self.t / 1000)
             return
         database.epoch = view.epoch
         if action.key in database.rows:
-            process.memory[run.uid] = memory.ended(process.memory[run.uid], Succeeded())
+            process.memory[run.uid] = memory.ended(process.memory[run.uid], Succeeded(), self.t / 1000)
             return
         self.actions.append(action)
 
@@ -468,7 +470,7 @@ class World(Outside):
         if self.broken != "no shutting out":
             database.epoch = view.epoch
         found = Succeeded() if order.key in database.rows else None
-        process.memory[run.uid] = memory.inspected(view.remembered(run.uid), found)
+        process.memory[run.uid] = memory.inspected(view.remembered(run.uid), found, self.t / 1000)
 
     # ---- Jobs: what the launcher asks of the API server -------------------------------------------------------------
 
@@ -527,7 +529,7 @@ class World(Outside):
         forgetful = self.broken in ("another Job for a start that was sent", "always another Job")
         asked = None if forgetful else wanted.asked
         if asked is not None and self.jobs.get(wanted.name) is not asked:
-            process.memory[wanted.uid] = memory.ended(known, GONE)
+            process.memory[wanted.uid] = memory.ended(known, GONE, self.t / 1000)
             return
         job = asked or self._made(wanted)
         if fate:
@@ -538,7 +540,7 @@ class World(Outside):
             return
         begin()
         if job.seen:
-            process.memory[wanted.uid] = memory.ended(known, job.outcome)
+            process.memory[wanted.uid] = memory.ended(known, job.outcome, self.t / 1000)
 
     def _told_by_the_job(self, known: Memory, entry: Entry, epoch: int) -> Memory:
         """Whether it was started, and, once it is over, how it ended. Where it is gone nobody saw that.
@@ -547,12 +549,12 @@ class World(Outside):
         """
         job = self.jobs.get(entry.run)
         if job is not None and job.uid == entry.uid and job.started:
-            return memory.inspected(known, job.outcome) if job.seen else memory.inspecting(known)
+            return memory.inspected(known, job.outcome, self.t / 1000) if job.seen else memory.inspecting(known)
         if self.broken == "what is gone was not started" and job is None:
-            return memory.inspected(known, None)
+            return memory.inspected(known, None, self.t / 1000)
         if job is None or job.uid != entry.uid:
-            return memory.inspected(known, GONE)
+            return memory.inspected(known, GONE, self.t / 1000)
         if self.broken != "a Job is not taken":
             job.epoch = epoch
         named = job.made == entry.prepared or self.broken == "any Job tells"
-        return memory.inspected(known, None if named else GONE)
+        return memory.inspected(known, None if named else GONE, self.t / 1000)

@@ -2,6 +2,9 @@
 
 A known failure with attempts left becomes a wait for the next one, written at once, so that a hand-over during the
 back-off keeps it known. What nobody knows goes the way of every unknown outcome (``adoption``).
+
+What leads to the next launch comes before all of that, but not for ever: a job whose next tick is always due already would write
+no outcome at all, and have no attempt made again.
 """
 
 from soloist.domain import adoption
@@ -13,19 +16,41 @@ from soloist.domain.ticks import Reason
 from soloist.domain.view import View, a_job_tells, attempts_left, retries_unknown, standing
 
 
+def write_overdue(view: View) -> Step | None:
+    """The one that was seen first, once it has waited for long enough.
+
+    One that cannot be written makes those behind it wait as well, twice as long each time, so that launches go on.
+    """
+    first, since = None, view.boot
+    for entry in view.job.active:
+        known = view.remembered(entry.uid)
+        if (known.outcome is not None or known.cancelled is not None) and known.seen_boot < since:
+            run = view.run(entry.uid)
+            if run is not None and not run.phase.final:
+                first, since = run, known.seen_boot
+    if first is None or view.boot - since < view.remembered(first.uid).patience:
+        return None
+    return _written(view, first)
+
+
 def write_outcome(view: View) -> Step | None:
     """What this process saw, onto the run."""
     for run in sorted(view.runs, key=lambda r: r.order):
-        known = view.remembered(run.uid)
-        if run.phase.final or known.running:
-            if known.running and run.deleting:
-                return Cancel(uid=run.uid, reason=Reason.CANCELLED)
-            continue
-        if known.cancelled is not None:
-            return WriteRun(run=run, phase=Phase.CANCELLED, reason=known.cancelled, attempt=known.launched)
-        if known.outcome is not None:
-            return _outcome(view, run, known)
+        step = _written(view, run)
+        if step is not None:
+            return step
     return _gone(view)
+
+
+def _written(view: View, run: Run) -> Step | None:
+    known = view.remembered(run.uid)
+    if known.running and run.deleting:
+        return Cancel(uid=run.uid, reason=Reason.CANCELLED)
+    if run.phase.final or known.running:
+        return None
+    if known.cancelled is not None:
+        return WriteRun(run=run, phase=Phase.CANCELLED, reason=known.cancelled, attempt=known.launched)
+    return _outcome(view, run, known) if known.outcome is not None else None
 
 
 def _gone(view: View) -> Step | None:

@@ -30,7 +30,7 @@ from soloist.domain.view import View, held_until, launch_at, standing
 
 
 def decide(view: View) -> Step:
-    """The one step that comes next. Launches come first, then what leads to launches, then what can wait."""
+    """The one step that comes next. Launches come first, then what has waited for too long, what leads to launches, and the rest."""
     for rule in RULES:
         step = rule(view)
         if step is not None:
@@ -116,6 +116,8 @@ LAUNCHES = (a_newer_term, launching.launch)
 RULES = (
     *LAUNCHES,
     adoption.adopt,
+    outcomes.write_overdue,
+    settling.trim_pile,
     launching.write_attempt,
     recording.record,
     recording.record_person,

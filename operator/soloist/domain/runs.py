@@ -177,6 +177,7 @@ class Memory:
 
     ``in_doubt``: a write of its own to the run may still arrive. ``prepared``: to make it ready was tried; ``made`` is the uid of
     what stands ready, where that is known.
+    ``seen_boot``: when what came of it was seen; launches go before that for ``patience`` seconds.
     ``settled`` is the final phase that it wrote, should a person delete the run before it is accounted for.
     """
 
@@ -185,6 +186,8 @@ class Memory:
     running: bool = False
     outcome: Outcome | None = None
     cancelled: str | None = None
+    seen_boot: float = 0.0
+    patience: float = 0.0
     not_launched: bool = False
     inspecting: bool = False
     prepared: bool = False

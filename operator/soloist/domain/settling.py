@@ -29,6 +29,9 @@ SETTLES_IN = timedelta(seconds=2)
 SPARE = 10
 """Finished runs above a history limit that may wait until the next launch is through."""
 
+PILE = 100
+"""And for as long as launches go on: no limit may be higher, so that no edit of one makes so many at once."""
+
 
 class Riding(TypedDict):
     """The part of a status write that any other write takes along."""
@@ -134,6 +137,15 @@ def trim(view: View) -> Step | None:
     Runs that were never launched are counted by themselves, so that no failure gives way to them. The moment before a launch
     is no time for it, but a job that is always about to launch is trimmed all the same.
     """
+    return _oldest(view, spare=SPARE if launching.is_imminent(view) else 0)
+
+
+def trim_pile(view: View) -> Step | None:
+    """Before what leads to the next launch, which would never end where it always comes too late."""
+    return _oldest(view, spare=PILE) if len(view.runs) > PILE else None
+
+
+def _oldest(view: View, *, spare: int) -> Step | None:
     finished = [r for r in view.runs if r.phase.final and view.job.entry(r.uid) is None and not r.deleting]
     ours = sorted(
         (r for r in finished if r.lease in (None, view.lease)), key=lambda r: (r.completed or r.created, r.uid)
@@ -142,11 +154,7 @@ def trim(view: View) -> Step | None:
     idle = [run for run in ours if run.phase in (Phase.SKIPPED, Phase.SUPERSEDED)]
     bad = [run for run in ours if run.phase is not Phase.SUCCEEDED and run not in idle]
     limits = ((good, view.spec.successful_history), (bad, view.spec.failed_history), (idle, view.spec.failed_history))
-    for runs, limit in limits:
-        over = len(runs) - limit
-        if over > SPARE or (over > 0 and not launching.is_imminent(view)):
-            return DeleteRun(run=runs[0])
-    return None
+    return next((DeleteRun(run=runs[0]) for runs, limit in limits if len(runs) - limit > spare), None)
 
 
 def wakes(view: View) -> Iterator[datetime]:

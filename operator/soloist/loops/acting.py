@@ -65,7 +65,7 @@ class Acting:
             asyncio.get_running_loop().call_soon(self._stage, "launched")  # once the effect is on its way
             outcome = await self._ending(self._launcher.launch(order))
             self._stage("answered")
-            self.memory[run.uid] = memory.ended(self.known(run.uid), outcome)
+            self.memory[run.uid] = memory.ended(self.known(run.uid), outcome, self._clock.boottime())
 
         self._lanes.launching(self._run_task(view, run, act))
 
@@ -85,7 +85,7 @@ class Acting:
                 await asyncio.sleep(1.0)
                 self.memory[run.uid] = memory.uninspected(self.known(run.uid))
                 return
-            self.memory[run.uid] = memory.inspected(self.known(run.uid), outcome)
+            self.memory[run.uid] = memory.inspected(self.known(run.uid), outcome, self._clock.boottime())
 
         self._run_task(view, run, look)
 
@@ -106,7 +106,7 @@ class Acting:
                 unknown = UnknownOutcome(
                     reason="LauncherFailed", message="The launcher failed; see the controller's log."
                 )
-                self.memory[run.uid] = memory.ended(self.known(run.uid), unknown)
+                self.memory[run.uid] = memory.ended(self.known(run.uid), unknown, self._clock.boottime())
             self._ended(key)
 
         task.add_done_callback(over)
@@ -146,7 +146,7 @@ class Acting:
         if task is not None:
             task.cancel()
             await asyncio.wait({task}, timeout=5.0)
-        self.memory[step.uid] = memory.cancelled(self.known(step.uid), step.reason)
+        self.memory[step.uid] = memory.cancelled(self.known(step.uid), step.reason, self._clock.boottime())
 
     async def _stop_job(self, view: View, entry: Entry) -> None:
         try:

@@ -91,6 +91,8 @@ class RunWrites:
 
     async def settle(self, view: View, step: WriteRun) -> None:
         known = view.remembered(step.run.uid)
+        if step.run.uid in self._memory:
+            self._memory[step.run.uid] = memory.offered(known, view.boot)
         if await self._write(view, step.run, documents.run_status(view, step, known)):
             if step.run.uid in self._memory:
                 self._memory[step.run.uid] = memory.written(self._memory[step.run.uid], step.phase)
