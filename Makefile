@@ -67,7 +67,7 @@ test-lowest: ## what the libraries we stand on decide, on the lowest versions of
 
 adoption: $(READY) ## four backends of manifests/examples adopt it, step by step, and are put through their faults
 	@$(BIN)/python -m tests.cluster binaries >/dev/null
-	@$(BIN)/python -m pytest -m adoption -n 2 $(SIDE_BY_SIDE) tests/adoption
+	@$(BIN)/python -m pytest -m adoption -n 2 $(SIDE_BY_SIDE) --timeout 1800 tests/adoption
 
 evidence: $(READY) ## write docs/evidence anew out of runs of the same examples
 	@EVIDENCE=docs/evidence $(MAKE) --no-print-directory adoption

@@ -1,7 +1,7 @@
 """Replicas of an example's backend: Node processes of manifests/examples/NAME/backend, fetched as its lock file says.
 
-``backend/`` has package.json, package-lock.json and server.js; where it has schema.prisma too, Prisma's client is generated, once
-for each state of the files, and where it has tsconfig.json, dist/ is compiled (``program="dist/main.js"``). server.js listens on 127.0.0.1:$PORT and answers GET /healthz with 200 once it is ready.
+How it comes to be out of ``backend/`` is what the example's page says, in the line ``(cd manifests/examples/NAME/backend && npm ci …)``, done once for
+each state of the files. The program, server.js or another, listens on $PORT and answers GET /healthz with 200 once it is ready.
 
     replicas = [BackendProcess("invoices", f"b{number}", tmp_path, DATABASE_URL=dsn) for number in range(2)]
     for each in replicas:
@@ -11,9 +11,8 @@ for each state of the files, and where it has tsconfig.json, dist/ is compiled (
 from __future__ import annotations
 
 import json
-import os
+import re
 import signal
-import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -29,31 +28,19 @@ from tests.queue.examples import node_home
 from tests.queue.nodejs import find_node
 
 EXAMPLES = ROOT / "manifests" / "examples"
-OFFLINE = {"PRISMA_SCHEMA_ENGINE_BINARY": "/bin/true", "CHECKPOINT_DISABLE": "1", "PRISMA_HIDE_UPDATE_MESSAGE": "1"}
-"""`prisma generate` asks for a program that migrates, and does not use it."""
+MADE = r"^\(cd manifests/examples/{}/backend && (npm ci .+)\)$"
 
 
 def backend_home(example: str) -> Path:
-    """A copy of the example's backend, with its node_modules."""
+    """A copy of the example's backend, made as its page says."""
+    made = re.findall(
+        MADE.format(example), (EXAMPLES / example / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(made) == 1, f"the page of {example} says {len(made)} times how its backend is made"
     try:
-        return node_home(EXAMPLES / example / "backend", _finish)
+        return node_home(EXAMPLES / example / "backend", made[0])
     except Unavailable as reason:
         pytest.fail(str(reason), pytrace=False)
-
-
-def _finish(home: Path) -> None:
-    node = find_node().program
-    if (home / "schema.prisma").exists():
-        argv = [node, "node_modules/prisma/build/index.js", "generate", "--schema", "schema.prisma"]
-        done = subprocess.run(
-            argv, cwd=home, env={**os.environ, **OFFLINE}, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise Unavailable(f"prisma generate failed: {(done.stdout + done.stderr)[-600:]}")
-    if (home / "tsconfig.json").exists():
-        argv = [node, "node_modules/typescript/bin/tsc"]
-        done = subprocess.run(argv, cwd=home, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"tsc refuses {home}:\n{done.stdout}{done.stderr}"
 
 
 class BackendProcess:

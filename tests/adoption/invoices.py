@@ -67,8 +67,7 @@ def invoices(
             pods[name].app = backends[name].child
             stack.callback(pods[name].stop)
         service = stack.enter_context(Service([each.port for each in backends.values()]))
-        places = {**QUICKER, "http://backend.default.svc/internal": f"{service.url}/internal"}
-        reader = Reader("invoices", folder, namespace, put=places, **env)
+        reader = Reader("invoices", folder, namespace, put=QUICKER, **env, BACKEND=service.url)
         yield Stage(database, receiver, bank, reader, folder, service, backends, pods)
 
 

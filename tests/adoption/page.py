@@ -1,8 +1,9 @@
 """A page of manifests/examples/ as its reader has it: numbered steps whose commands are run as they stand, not paraphrased.
 
-A step is a heading ``## 3. Apply it suspended``; its commands are the blocks that are fenced as ``sh``. Blocks of another kind
-(yaml, sql, js, diff) are shown and not run. The reader stands in a folder that has ``manifests/`` in it, and puts own addresses
-and times in place of those of the files before the first step: ``put`` names each text and what stands in its place.
+A step is a heading ``## 3. Apply it suspended``; its commands are the blocks that are fenced as ``sh``. What goes on for ever, holds for
+the whole page or fetches the backend is fenced as ``bash``, and run by each page's test in its own way. Blocks of another kind (yaml, sql,
+js, diff) are shown and not run. The reader stands in a folder that has ``manifests/`` in it, and puts own addresses and times in place of those of the files
+before the first step: ``put`` names each text and what stands in its place.
 
     reader = Reader("invoices", tmp_path, namespace, put={"http://backend.default.svc": backend.url}, DATABASE_URL=dsn)
     reader.do(1)                  # what its commands printed; a command that fails fails the test with all of it
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.adoption.backend_process import EXAMPLES, OFFLINE
+from tests.adoption.backend_process import EXAMPLES
 from tests.cluster.binaries import locate
 from tests.cluster.fixtures import Namespace
 from tests.docs.pages import ROOT
@@ -75,7 +76,7 @@ class Reader:
         programs.mkdir()
         for name in ("soloist", "kubectl-soloist"):
             (programs / name).symlink_to(Path(sys.executable).parent / name)
-        self.env = {**find_node().environment, **OFFLINE, "PGSSLMODE": "disable", **env}
+        self.env = {**find_node().environment, "PGSSLMODE": "disable", **env}
         if namespace is not None:
             (programs / "kubectl").symlink_to(locate()["kubectl"])
             config = namespace.cluster.kubeconfig(self.root / "kubeconfig", namespace=namespace.name)
@@ -96,6 +97,17 @@ class Reader:
             files = {path: text.replace(old, new) for path, text in files.items()}
         for path, text in files.items():
             path.write_text(text, encoding="utf-8")
+
+    def export(self, command: str, put: dict[str, str]) -> None:
+        """The variables that it leaves behind, with what ``put`` has in place of its values, hold from now on."""
+        for old, new in put.items():
+            assert old in command, f"{old!r} stands nowhere in {command}"
+            command = command.replace(old, new)
+        # Of the variables before it only those of the machine are known to it.
+        argv = ["bash", "-euc", f"{command}env -0"]
+        env = {name: self.env[name] for name in ("PATH", "HOME") if name in self.env}
+        done = subprocess.run(argv, cwd=self.root, env=env, capture_output=True, text=True, check=True)
+        self.env |= dict(each.split("=", 1) for each in done.stdout.split("\0") if each)
 
     def do(self, number: int, *, only: str = "") -> str:
         """Runs the commands of that step, in the order of the page."""

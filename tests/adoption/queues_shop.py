@@ -27,8 +27,6 @@ from tests.cluster.backend import Backend, Received
 HERE = EXAMPLES / "queues"
 QUEUES = ("email", "notification", "webhook", "funding", "export")
 TOKEN = "made-up"
-ENV = {"SOLOIST_SECRET_BACKEND_AUTHORIZATION": f"Bearer {TOKEN}", "SOLOIST_DATA_ALLOW": "127.0.0.0/8"}
-"""Of a process of Soloist: the receiver of webhooks is on this host."""
 
 INSERT = """
 INSERT INTO "{table}" ("id", "payload", "nextAttemptAt", "updatedAt"{column})
@@ -61,10 +59,6 @@ class Shop:
         known = {"DATABASE_URL": self.dsn, "BACKEND_TOKEN": TOKEN, "PROVIDER_URL": provider}
         self.made.append(BackendProcess("queues", name, self.folder, **known, **env))
         return self.made[-1]
-
-    def put(self) -> dict[str, str]:
-        """What stands in place of an address in the example's files."""
-        return {"http://backend-jobs:8000": self.jobs.url()}
 
     def stop(self) -> None:
         for each in self.made:

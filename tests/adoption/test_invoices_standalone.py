@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.adoption, pytest.mark.slow]
 
 HANDOVERS = [released, lost, frozen, released]
 PAGE = (EXAMPLES / "invoices" / "README.md").read_text(encoding="utf-8")
-RESUME, STANDALONE, ELECT = re.findall(r"^```bash\n(.+?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
+RESUME, STANDALONE, ELECT = re.findall(r"^```bash\n(.+?)\n```$", PAGE.split("## Without Kubernetes")[1], re.DOTALL | re.MULTILINE)  # fmt: skip
 """The page's commands without Kubernetes; the latter two do not end."""
 
 

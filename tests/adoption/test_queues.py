@@ -20,7 +20,7 @@ import pytest
 from tests.adoption import evidence
 from tests.adoption.claim_notes import claim_of, pace, passed_over
 from tests.adoption.page import Reader
-from tests.adoption.queues_shop import ENV, HERE, QUEUES, TOKEN, Shop
+from tests.adoption.queues_shop import HERE, QUEUES, TOKEN, Shop
 from tests.api.lateness import Lateness
 from tests.bench.figures import percentile
 from tests.cluster.backend import Backend, Received
@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.adoption, pytest.mark.slow]
 PAGE = (HERE / "README.md").read_text(encoding="utf-8")
 FOR_EVER = re.findall(r"^```bash\n(soloist standalone .+)\n```$", PAGE, re.MULTILINE)
 """The commands of the page that do not end: as it has them for any number of replicas, and for one process."""
+(VARIABLES,) = re.findall(r"^```bash\n((?:export .+\n)+)```$", PAGE, re.MULTILINE)
 (SECRETS,) = re.findall(r"^```bash\n((?:kubectl create secret .+\n)+)```$", PAGE, re.MULTILINE)
 REPLICAS, ON_A_CLUSTER = [FOR_EVER[0], FOR_EVER[0]], ["soloist controller", "soloist worker", "soloist worker"]
 on_a_cluster = pytest.param(ON_A_CLUSTER, id="on a cluster", marks=pytest.mark.cluster)
@@ -71,12 +72,13 @@ class Place:
 
     def __init__(self, shop: Shop, namespace: Namespace | None = None) -> None:
         self.shop = shop
-        env = {"DATABASE_URL": shop.dsn, "BACKEND_TOKEN": TOKEN, **ENV}
-        if namespace is None:
-            env["SOLOIST_DATABASE"] = shop.dsn
-        else:
-            env |= {"SOLOIST_LEASE_NAMESPACE": namespace.name, "SOLOIST_NAMESPACE": namespace.name}
-        self.reader = Reader("queues", shop.folder, namespace, put=shop.put(), **env)
+        here = {"postgresql://backend:backend@localhost/backend": shop.dsn, "choose-one": TOKEN}
+        here |= {"http://127.0.0.1:8000": shop.backend.url(), "http://127.0.0.1:8001": shop.jobs.url()}
+        self.reader = Reader("queues", shop.folder, namespace, DATABASE_URL=shop.dsn, SOLOIST_DATA_ALLOW="127.0.0.0/8")
+        self.reader.export(VARIABLES, put=here)
+        if namespace is not None:
+            del self.reader.env["SOLOIST_DATABASE"]
+            self.reader.env |= {"SOLOIST_LEASE_NAMESPACE": namespace.name, "SOLOIST_NAMESPACE": namespace.name}
         if namespace is not None:
             self.reader.reads = as_on_a_cluster
             self.reader.run(SECRETS)
@@ -277,12 +279,16 @@ def test_a_reader_of_the_page_gets_from_drains_in_requests_to_queues_and_no_row_
     reader.do(2)
     shop.note_claims()
     shop.jobs.start()
+    reader.do(3, only="sed")
     reader.do(3, only="mkdir")
     place.start(*commands)
     closing = shop.order(seconds=0)
     said = reader.do(3, only="status")
     assert "drain-email" in said
-    shop.provider.wait(2, path="/email", timeout=60)
+    sent = """SELECT count(*) FROM "Email" WHERE "status" = 'done'"""
+    until(
+        lambda: shop.ask(sent) == [(3,)], what="the mails of the reader's order and of two others are sent", timeout=60
+    )
     assert shop.ask('SELECT "status" FROM "Order" WHERE "id" = %s', (closing,)) == [("closed",)]
     told = """SELECT count(*) FROM "Notification" WHERE "payload" ->> 'closed' = %s"""
     assert shop.ask(told, (closing,)) == [(1,)]
@@ -343,7 +349,8 @@ def test_rows_of_all_five_queues_are_sent_once_across_a_sigterm_under_load_and_p
     place = make_place(own_queue_database, commands)
     shop = place.shop
     shop.make_tables()
-    shutil.copytree(place.reader.example / "jobs", place.jobs)
+    place.reader.do(3, only="sed")
+    shutil.copytree(place.reader.example / "jobs", place.jobs, ignore=shutil.ignore_patterns("*.bak"))
     if commands == ON_A_CLUSTER:
         place.reader.run("kubectl apply --validate=strict -f jobs")
     shop.backend.start()

@@ -83,12 +83,11 @@ def _site(road: str, cluster: ControlPlane, folder: Path, stack: ExitStack, redi
         "@every 5m": "@every 2s",
         "timeoutSeconds: 270": "timeoutSeconds: 3",
         "value: 300s": "value: 2s",
-        "http://backend.default.svc:8080": service.url,
         "redis://redis:6379": database,
         "http://hooks:8080": receiver.url(f"/{road}"),
     }
     return Site(
-        reader=Reader("sweeps", folder / road, namespace, put=put),
+        reader=Reader("sweeps", folder / road, namespace, put=put, BACKEND=service.url),
         namespace=namespace,
         service=service,
         wire=stack.enter_context(TcpProxy(cluster.port)),

@@ -17,7 +17,7 @@ import aiohttp
 import psycopg
 
 from soloist.adapters.postgres.migrate import migrate
-from tests.adoption.queues_shop import DONE, ENV, HERE, QUEUES, Shop
+from tests.adoption.queues_shop import DONE, HERE, QUEUES, TOKEN, Shop
 from tests.bench.figures import Figure, Measured, percentile
 from tests.bench.processes import load, yield_to_others
 from tests.bench.running import Say
@@ -118,7 +118,8 @@ def drains(server: Postgres, folder: Path, *, rounds: int, say: Say) -> dict[str
         yield_to_others(provider.child.pid, AWAY)
         provider.rule(delay=PROVIDER_SECONDS)
         shop = Shop(folder, place.dsn(), provider)
-        crew = Crew(folder, place.dsn(), provider, env=ENV)
+        env = {"SOLOIST_SECRET_BACKEND_AUTHORIZATION": f"Bearer {TOKEN}", "SOLOIST_DATA_ALLOW": "127.0.0.0/8"}
+        crew = Crew(folder, place.dsn(), provider, env=env)
         try:
             shop.make_tables()
             return {
@@ -133,9 +134,7 @@ def drains(server: Postgres, folder: Path, *, rounds: int, say: Say) -> dict[str
 def outside(shop: Shop, crew: Crew, rounds: int, say: Say) -> Measured:
     crew.files.mkdir()
     for file in (HERE / "jobs").iterdir():
-        text = file.read_text(encoding="utf-8")
-        for old, new in shop.put().items():
-            text = text.replace(old, new)
+        text = file.read_text(encoding="utf-8").replace("http://backend-jobs:8000", shop.jobs.url())
         (crew.files / file.name).write_text(text, encoding="utf-8")
     shop.backend.start()
     shop.jobs.start()

@@ -62,7 +62,15 @@ def pods(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pods]
         space = Namespace(name=SPACE, cluster=site.node)
         put = {**QUICKER, "http://bank/payments": bank.url}
         folder: Path = tmp_path_factory.mktemp("invoices")
-        reader = Reader("invoices", folder, space, put=put, DATABASE_URL=url, AUTHORIZATION=AUTHORIZATION)
+        reader = Reader(
+            "invoices",
+            folder,
+            space,
+            put=put,
+            DATABASE_URL=url,
+            AUTHORIZATION=AUTHORIZATION,
+            BACKEND="http://backend.default.svc",
+        )
         made = Pods(database, site.backend, bank, reader, site)
         for number in (1, 2, 3):
             reader.do(number)

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,29 +51,27 @@ def node(folder: Path, names: list[str], then: str, dsn: str) -> str:
     return run([str(found.program), str(program)], dsn, NODE_PATH=str(modules))
 
 
-def node_home(source: Path, finish: Callable[[Path], None] = lambda _: None) -> Path:
-    """A copy of `source` with its node_modules, fetched by npm and finished once for each state of its files."""
+def node_home(source: Path, *commands: str) -> Path:
+    """A copy of `source` with its node_modules, in which `commands`, `npm ci` the first, ran once for each state of them and of its files."""
+    wanted = commands or ("npm ci --ignore-scripts",)
     files = sorted(path for path in source.rglob("*") if path.is_file())
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    home = cache() / f"{source.name}-{digest}"
+    content = b"".join([*(path.read_bytes() for path in files), *map(str.encode, wanted)])
+    home = cache() / f"{source.name}-{hashlib.sha256(content).hexdigest()[:12]}"
     with locked(home.name):
         if not home.exists():
-            fetch(source, home, finish)
+            fetch(source, home, " && ".join(wanted))
     return home
 
 
-def fetch(source: Path, home: Path, finish: Callable[[Path], None]) -> None:
-    node = find_node()
+def fetch(source: Path, home: Path, command: str) -> None:
+    environment = {**find_node().environment, "npm_config_audit": "false", "npm_config_fund": "false"}
     with tempfile.TemporaryDirectory(dir=cache(), prefix=".fetching-") as folder:
         made = Path(folder) / "made"
-        shutil.copytree(source, made)
-        # A peer that is not in the lock file is one that nothing here needs.
-        argv = [node.npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--legacy-peer-deps"]
-        done = subprocess.run(argv, cwd=made, env=node.environment, capture_output=True, text=True, check=False)
+        shutil.copytree(source, made, ignore=shutil.ignore_patterns("node_modules", "generated", "dist"))
+        done = subprocess.run(["sh", "-c", command], cwd=made, env=environment, capture_output=True, text=True, check=False)  # fmt: skip
         if done.returncode:
-            reason = done.stderr[-600:]
-            raise Unavailable(f"npm could not fetch what {source} locks (is a registry reachable?): {reason}")
-        finish(made)
+            reason = (done.stdout + done.stderr)[-600:]
+            raise Unavailable(f"{command!r} failed in a copy of {source} (is a registry reachable?): {reason}")
         made.rename(home)
 
 

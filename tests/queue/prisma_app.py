@@ -1,7 +1,7 @@
 """An application with the real Prisma 7 client, in a Node process that does what a test tells it, one expression at a time.
 
-`prisma generate` runs once for each state of the files in ``prisma/``. It wants to know of the program that migrates, which
-it would fetch and never runs; so it is told of one that does nothing.
+`prisma generate` runs once for each state of the files in ``prisma/``. It would fetch the program that migrates, and never run it; so
+package.json tells it of one that does nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import pytest
 from tests.cluster.versions import Unavailable
 from tests.queue.examples import HERE, node_home
 from tests.queue.nodejs import find_node
-
-OFFLINE = {"PRISMA_SCHEMA_ENGINE_BINARY": "/bin/true", "CHECKPOINT_DISABLE": "1", "PRISMA_HIDE_UPDATE_MESSAGE": "1"}
 
 
 class PrismaApp:
@@ -57,14 +55,6 @@ def prisma_app(dsn: str) -> Iterator[PrismaApp]:
 
 def prisma_home() -> Path:
     try:
-        return node_home(HERE / "prisma", _generate)
+        return node_home(HERE / "prisma", "npm ci --ignore-scripts", "npm run generate")
     except Unavailable as reason:
         pytest.fail(str(reason), pytrace=False)
-
-
-def _generate(home: Path) -> None:
-    argv = [find_node().program, "node_modules/prisma/build/index.js", "generate", "--schema", "schema.prisma"]
-    environment = {**os.environ, **OFFLINE}
-    done = subprocess.run(argv, cwd=home, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Unavailable(f"prisma generate failed: {(done.stdout + done.stderr)[-600:]}")

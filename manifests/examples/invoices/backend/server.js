@@ -5,6 +5,7 @@ const { PrismaClient } = require("./generated");
 const { sendScheduled, remind, markOverdue } = require("./work");
 
 const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: process.env.DATABASE_URL }) });
+const PORT = Number(process.env.PORT ?? 8080);
 const JOBS = {
   "/internal/jobs/send-scheduled": sendScheduled,
   "/internal/jobs/payment-reminders": remind,
@@ -46,7 +47,7 @@ const server = createServer(async (request, reply) => {
   request.resume();
   const [status, body] = await answer(request).catch((error) => [503, String(error)]);
   reply.writeHead(status).end(body);
-}).listen(Number(process.env.PORT ?? 8080));
+}).listen(PORT, () => console.log(`listening on ${PORT}`));
 process.on("SIGTERM", () => server.close(() => process.exit())); // what was asked is answered first
 
 if (process.env.TIMERS === "on") require("./timers")(prisma);

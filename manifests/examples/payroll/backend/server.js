@@ -98,5 +98,5 @@ app.use(async (error, request, response, next) => {
   response.status(error.status ?? 500).json({ error: error.message });
 });
 
-const server = app.listen(PORT, () => console.log(`listening on ${PORT}`));
+const server = app.listen(PORT).on("listening", () => console.log(`listening on ${PORT}`));
 process.on("SIGTERM", () => server.close(() => pool.end()));

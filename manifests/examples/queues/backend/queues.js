@@ -36,23 +36,22 @@ async function work(name, { id, key, fence }) {
 }
 
 // The drain: all that is due. It takes no more once its time is over, so that it has ended before it may be asked for again.
-async function drain(name, seconds = 15) {
-  const table = TABLES[name];
-  const enough = Date.now() + seconds * 1000;
-  const counts = { done: 0, failed: 0 };
+async function drain(name) {
+  const enough = Date.now() + 15_000;
+  let attempts = 0;
   while (Date.now() < enough) {
-    const due = { status: "pending", nextAttemptAt: { lte: new Date() } };
-    const rows = await table.findMany({ where: due, orderBy: { nextAttemptAt: "asc" }, take: 20 });
+    const where = { status: "pending", nextAttemptAt: { lte: new Date() } };
+    const rows = await TABLES[name].findMany({ where, orderBy: { nextAttemptAt: "asc" }, take: 20 });
     if (rows.length === 0) break;
-    await Promise.all(rows.map((row) => attempt(name, row, counts)));
+    attempts += rows.length;
+    await Promise.all(rows.map((row) => attempt(name, row)));
   }
-  return counts;
+  return { attempts };
 }
 
-async function attempt(name, row, counts) {
+async function attempt(name, row) {
   const attempts = row.attempts + 1;
   const lastError = await send(name, row, row.id).then(() => null, String);
-  counts[lastError ? "failed" : "done"] += 1;
   const wait = BACK_OFF[row.attempts];
   const left = wait ? { nextAttemptAt: new Date(Date.now() + wait * 1000) } : { status: "failed" };
   const became = lastError ? left : { status: "done", doneAt: new Date() };

@@ -64,5 +64,6 @@ app.use("/internal", internal);
 // 410 has the row held for a person; anything else that is no success has it sent again.
 app.use((error, _request, response, _next) => response.status(error.unknown ? 410 : 502).send(String(error)));
 
-const server = app.listen(process.env.PORT ?? 8000);
+const PORT = process.env.PORT ?? 8000;
+const server = app.listen(PORT).on("listening", () => console.log(`listening on ${PORT}`));
 process.on("SIGTERM", () => server.close(() => prisma.$disconnect().then(() => process.exit())));

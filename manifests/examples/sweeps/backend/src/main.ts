@@ -38,7 +38,9 @@ class Backend {}
 try {
   const app = await NestFactory.create(Backend, { logger: ["error", "warn"], abortOnError: false });
   app.enableShutdownHooks();
-  await app.listen(app.get<Settings>("settings").port);
+  const { port } = app.get<Settings>("settings");
+  await app.listen(port);
+  console.log(`listening on ${port}`);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exit(1);
