@@ -1,4 +1,7 @@
-"""Each combination of values that people may want is taken whole by the real API server, and its Pods by the restricted standard."""
+"""Each combination of values that people may want is taken whole by the real API server, and its Pods by the restricted standard.
+
+The server has the kinds of prometheus-operator as well, so what is rendered for that is held to its schemas.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ import yaml
 
 from tests.chart.rendering import FULL, INSTALL, documents, of_kind, rendered
 from tests.cluster.children import until
+from tests.cluster.client import ApiError
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.foreign_kinds import PROMETHEUS, served
 
 pytestmark = pytest.mark.cluster
 
 SPACES = ("chart-release", "billing", "mail")
-NOT_SERVED = "monitoring.coreos.com/"
-"""Kinds of prometheus-operator, which a cluster has only where that is installed."""
 FULL_VALUES = yaml.safe_load(FULL.read_text(encoding="utf-8"))
 
 COMBINATIONS: dict[str, dict[str, Any]] = {
@@ -71,7 +74,8 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     for name in ("soloist", "jobs-controller"):
         control_plane.api().create(accounts, {"metadata": {"name": name}})
     until(lambda: control_plane.api().find(f"{accounts}/default"), what="the namespace's own account", timeout=60)
-    yield control_plane
+    with served(control_plane, PROMETHEUS):
+        yield control_plane
     for name in SPACES:
         control_plane.api().delete(f"/api/v1/namespaces/{name}")
 
@@ -83,7 +87,7 @@ def text_of(values: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_the_server_takes_a_combination(name: str, cluster: ControlPlane) -> None:
-    found = [each for each in documents(text_of(COMBINATIONS[name])) if not each["apiVersion"].startswith(NOT_SERVED)]
+    found = documents(text_of(COMBINATIONS[name]))
     dry_run = ("apply", "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts", "-f", "-")
     said = cluster.kubectl(*dry_run, stdin=yaml.safe_dump_all(found))
     assert len(said.splitlines()) == len(found)
@@ -105,6 +109,32 @@ def test_the_pods_are_admitted_under_the_restricted_standard(name: str, cluster:
         # The account that is named is not there in a dry run, and the standard does not look at it.
         pod = {"metadata": {"name": "p"}, "spec": {**spec, "serviceAccountName": "default"}}
         cluster.api().create(f"/api/v1/namespaces/{SPACES[0]}/pods?dryRun=All&fieldValidation=Strict", pod)
+
+
+def test_among_what_the_server_takes_is_each_kind_of_prometheus_operator() -> None:
+    kinds = {each["kind"] for each in documents(text_of(COMBINATIONS["watched over"]))}
+    assert kinds >= {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [
+        ("ServiceMonitor", ("endpoints", 0)),
+        ("PodMonitor", ("podMetricsEndpoints", 0)),
+        ("PrometheusRule", ("groups", 0, "rules", 0)),
+    ],
+)
+def test_the_server_would_refuse_a_field_that_a_kind_of_prometheus_operator_lacks(
+    kind: str, at: tuple[Any, ...], cluster: ControlPlane
+) -> None:
+    (made,) = of_kind(text_of(COMBINATIONS["watched over"]), kind)
+    part = made["spec"]
+    for step in at:
+        part = part[step]
+    part["pathh"] = "/metrics"
+    path = f"/apis/monitoring.coreos.com/v1/namespaces/{SPACES[0]}/{kind.lower()}s?dryRun=All&fieldValidation=Strict"
+    with pytest.raises(ApiError, match=r"unknown field.*pathh"):
+        cluster.api().create(path, made)
 
 
 def test_without_cluster_wide_rights_nothing_cluster_wide_is_rendered() -> None:

@@ -1,6 +1,7 @@
 """The samples of docs/scaling.md for other programs ask for what there is: series with those labels, that function, that Deployment.
 
-Neither KEDA nor prometheus-adapter is here, so what they would ask is held against what Soloist has to answer.
+Neither KEDA nor prometheus-adapter is here, so what they would ask is held against what Soloist has to answer. KEDA's kinds are
+here: the API server takes its objects as they stand.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import yaml
 from soloist.domain.external_metrics import METRICS
 from tests.chart.rendering import ROOT, of_kind, rendered
 from tests.chart.test_monitoring import metrics
+from tests.cluster.client import ApiError
+from tests.cluster.fixtures import Namespace
+from tests.cluster.foreign_kinds import KEDA, served
 from tests.postgres.server import Database
 
 PAGE = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
@@ -82,3 +86,18 @@ def test_what_is_scaled_is_the_workers_and_the_database_is_one_that_is_named() -
     triggers = [trigger for each in SCALED for trigger in each["spec"]["triggers"]]
     named = {trigger["authenticationRef"]["name"] for trigger in triggers if "authenticationRef" in trigger}
     assert named == {each["metadata"]["name"] for each in SAMPLES if each.get("kind") == "TriggerAuthentication"}
+
+
+@pytest.mark.cluster
+def test_the_server_takes_the_objects_of_keda_and_would_refuse_a_field_that_they_lack(namespace: Namespace) -> None:
+    assert f"KEDA's kinds ({KEDA.version.rpartition('.')[0]}) take its objects" in PAGE
+    found = [each for each in SAMPLES if each.get("apiVersion", "").startswith("keda.sh/")]
+    assert {each["kind"] for each in found} == {"ScaledObject", "TriggerAuthentication"}
+    with served(namespace.cluster, KEDA):
+        for each in found:
+            made = {**each, "metadata": {**each["metadata"], "namespace": namespace.name}}
+            path = namespace.path(f"{each['kind'].lower()}s", group="keda.sh", version="v1alpha1")
+            strict = f"{path}?dryRun=All&fieldValidation=Strict"
+            namespace.api.create(strict, made)
+            with pytest.raises(ApiError, match=r"unknown field.*triggerz"):
+                namespace.api.create(strict, {**made, "spec": {**made["spec"], "triggerz": []}})
