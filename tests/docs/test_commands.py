@@ -19,6 +19,7 @@ RUN_BY = {
     "make demo-cluster": (GATE, "make demo-cluster\n"),
     "make test": (GATE, "make test\n"),
     # The scenes of `make e2e`, on a node of their own.
+    "helm install soloist charts/soloist --namespace soloist --create-namespace --set 'secrets.namespaces={default}'": ("tests/chart/test_install_page.py", "helm install soloist charts/soloist --namespace soloist --create-namespace"),
     "helm test soloist --namespace soloist --logs": (SCENES, 'helm("test", RELEASE'),
     "kubectl apply -f manifests/examples/http-every-30-seconds.yaml": (SCENES, '"apply", "-f", EXAMPLES / "http-every-30-seconds.yaml"'),
     "kubectl get sj,jr,wq": (SCENES, '"get", "sj,jr,wq"'),
@@ -53,7 +54,6 @@ NOT_BY_A_TEST = {
     "docker build -t soloist:0.1.0 .": (WALK, "## Quick start", "it wants Docker; `make e2e` builds the same Dockerfile with buildah"),
     "kind create cluster --config manifests/kind.yaml": (WALK, "## Quick start", "it wants Docker with privileged containers"),
     "kind load docker-image soloist:0.1.0 --name soloist": (WALK, "## Quick start", "it wants a cluster of kind's"),
-    "helm install soloist charts/soloist --namespace soloist --create-namespace --set 'secrets.namespaces={default}'": (WALK, "## Quick start", "tests/chart/test_pages.py renders it, and the scenes install the same chart with an image of their own"),
     "make demo-kind": (WALK, "make demo-kind", "it wants Docker; tests/cluster/test_kind.py goes as far as that"),
     "make e2e": (WALK, "make e2e", "it is tests itself; it wants root, or Docker, and makes a node"),
     "make test-long": (NIGHTLY, "make test-long", "it is tests itself, of a minute or more each, for a release"),
