@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soloist.domain.polling import LONGEST_AFTER_ERROR, MOST_AT_ONCE, Pace, enough, how_many
+from soloist.domain.polling import LONGEST_AFTER_ERROR, MOST_AT_ONCE, Pace, enough, how_many, how_many_next
 
 PACE = Pace(least=0.005, most=0.25)
 
@@ -63,3 +63,13 @@ def test_a_claim_is_worth_it_when_a_quarter_of_the_slots_is_free() -> None:
     assert [enough(asked, slots=64) for asked in (0, 1, 15, 16, 64)] == [False, False, False, True, True]
     assert enough(1, slots=1)
     assert enough(MOST_AT_ONCE // 4, slots=5000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds", "following"),
+    [(1, 0.0, 8), (1, 0.001, 8), (64, 0.01, MOST_AT_ONCE), (8, 0.04, 40), (40, 0.2, 40), (40, 0.4, 20), (1, 0.21, 0)],
+)
+def test_a_batch_that_nobody_waits_for_grows_while_it_is_quick_and_shrinks_when_it_is_slow(
+    asked: int, seconds: float, following: int
+) -> None:
+    assert how_many_next(asked, seconds=seconds) == following

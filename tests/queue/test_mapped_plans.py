@@ -68,6 +68,11 @@ class Crowded:
         values = asking(10, after)
         return self.run(self.statements.planner, self.statements.claims[0], values, generic=generic)
 
+    def bury(self, *, generic: bool, limit: int) -> tuple[list[Any], Plan]:
+        """Claims those of ten whose attempts are so many, or whose claims ended so."""
+        values = asking(10, "-infinity") | {"limit": limit, "hold": False, "max_reclaims": 5}
+        return self.run(self.statements.planner, self.statements.burials[0], values, generic=generic)
+
     def do(self, count: int, after: str) -> str:
         """Claims as many from there and completes them; gives when the last of them was due."""
         with self.connection.transaction():
@@ -147,6 +152,16 @@ def test_claims_and_outcomes_find_ten_rows_among_two_hundred_thousand_or_more_by
     if table.status is not None and table.status.done is not None:
         rows, _ = crowded.claim(generic=generic)
         assert_cheap(crowded.settle(rows, done=True, generic=generic), KEY_INDEX[name])
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["for these values", "for any values"])
+def test_rows_that_are_claimed_to_be_given_up_are_found_like_all_others(crowded: Crowded, generic: bool) -> None:
+    index = DUE_INDEX[crowded.world.user.label.split()[0]]
+    limits = [(0, 10), (10**6, 0)] if crowded.world.shape.limit is None else [(8, 0)]
+    for limit, count in limits:
+        rows, plan = crowded.bury(generic=generic, limit=limit)
+        assert len(rows) == count
+        assert_cheap(plan, index)
 
 
 def test_a_claim_lifts_the_fence_first_and_one_that_finds_nothing_writes_nothing(crowded: Crowded) -> None:

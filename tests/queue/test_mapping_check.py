@@ -18,7 +18,7 @@ from soloist.domain.findings import Finding, Severity
 from soloist.domain.queue_tables import TableName
 from tests.postgres.pooler import PgBouncer
 from tests.postgres.server import Database as Place
-from tests.queue.mapped_world import QUEUE, made, spec_of
+from tests.queue.mapped_world import QUEUE, MappedWorld, in_world, made, spec_of
 from tests.queue.rows import Connection, scalar
 from tests.queue.user_tables import TABLES, UserTable
 
@@ -179,3 +179,52 @@ def test_a_queue_with_an_error_is_not_opened(queue_database: Place, connection: 
 
     with pytest.raises(PermanentError, match="has no column attempts"):
         databases.with_database(queue_database.dsn(), opening)
+
+
+PARKED = {
+    "schedules": """
+INSERT INTO soloist.claims (key, held_until, due)
+SELECT s.id || ':' || q.id, 'infinity', q.next_run_timestamp AT TIME ZONE 'UTC'
+FROM app.schedules AS q, soloist.sources AS s WHERE s.name = 'app.schedules'""",
+    "prisma": """
+INSERT INTO soloist.claims (key, held_until, due)
+SELECT s.id || ':' || q."id", 'infinity', q."nextAttemptAt" AT TIME ZONE 'UTC'
+FROM app."WebhookDelivery" AS q, soloist.sources AS s WHERE s.name = 'app."WebhookDelivery"'""",
+    "prisma inline": """
+WITH q AS (UPDATE app."WebhookDelivery" SET "claimUntil" = 'infinity' RETURNING "id")
+INSERT INTO soloist.dead_rows (fence, attempt, reclaims, key, queue, reason, source, pk)
+SELECT 1, 1, 0, '1:' || q."id", 'default/q', 'Refused', 'app."WebhookDelivery"', ARRAY[q."id"] FROM q""",
+}
+
+
+@pytest.mark.parametrize("label", PARKED)
+def test_thousands_that_were_given_up_and_are_still_due_are_said_with_what_to_do(
+    label: str, queue_database: Place, connection: Connection
+) -> None:
+    user = TABLES[label]
+
+    async def body(world: MappedWorld) -> None:
+        await world.add(1200)
+        assert await given_up(world) == []
+        connection.execute(PARKED[label].replace("default/q", QUEUE))
+        (message,) = await given_up(world)
+        assert message.startswith(f"1,200 rows of {user.name} were given up and are still due, so claims walk past all")
+        if label == "schedules":
+            # What it says is what onDead takes, and those that are there already go the same way.
+            remedy = message[message.index("UPDATE") : message.index("}")].replace("…", "given up")
+            cursor = connection.cursor()
+            keys = [key for (key,) in connection.execute("SELECT id FROM app.schedules").fetchall()]
+            cursor.executemany(remedy.replace(":id", "%s"), [(str(key),) for key in keys])
+            rows = world.rows()
+            while await rows.sweep():
+                pass
+            assert await given_up(world) == []
+        else:
+            assert message.endswith("run soloist queue retry, or give them the status FAILED.")
+
+    in_world(queue_database, connection, user, body)
+
+
+async def given_up(world: MappedWorld) -> list[str]:
+    found = await check_mapping(world.database, QUEUE, spec_of(world.user))
+    return [finding.message for finding in found if finding.reason == "GivenUpStillDue"]

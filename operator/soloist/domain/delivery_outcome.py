@@ -108,13 +108,18 @@ def wait_after(claim: Claim, rules: RetryRules, *, drawn: float, asked: timedelt
 
 
 def most_attempts(claim: Claim, rules: RetryRules) -> int:
-    """The limit of tries. A column that holds no number means as many as the schedule has waits, and one more."""
+    """The limit of tries."""
     if isinstance(rules.max_attempts, int):
         return rules.max_attempts
     try:
         return int(claim.columns.get(rules.max_attempts.name) or "")
     except ValueError:
-        return len(rules.schedule) + 1
+        return usual_attempts(rules)
+
+
+def usual_attempts(rules: RetryRules) -> int:
+    """The same where no column says otherwise. One that holds no number means as many as the schedule has waits, and one more."""
+    return rules.max_attempts if isinstance(rules.max_attempts, int) else len(rules.schedule) + 1
 
 
 _NOT_REACHED = frozenset(

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from soloist.domain.catalog import Catalog, TableIndex
 from soloist.domain.findings import Finding, note, quoted, sql_name, warning
-from soloist.domain.queue_tables import Inline, MappedTable
+from soloist.domain.queue_tables import Inline, MappedTable, OutcomeBy
 
 _ROOM = 90
+MANY = 1000
+"""Rows that are passed over before it is worth a word: some milliseconds of each claim that begins with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,34 @@ def _inline_findings(table: MappedTable, claim: Inline, catalog: Catalog) -> Ite
                 field="spec.table.inline",
                 column=sorted(name for name in touched if name)[0],
             )
+
+
+def given_up_findings(table: MappedTable, count: int) -> Iterator[Finding]:
+    """Of rows that were given up and that the table says are due as before: each claim from the head passes over them all."""
+    if count < MANY:
+        return
+    name, wrong = sql_name(table.name), f"{count:,} rows of {table.name} were given up and are still due"
+    cost = "so claims walk past all of them time and again, and depths count them before those behind them"
+    key = " AND ".join(
+        f"{quoted(column)} = :id{number if len(table.id) > 1 else ''}" for number, column in enumerate(table.id, 1)
+    )
+    if table.outcome is OutcomeBy.WORKER:
+        refused = "The table refused their outcomes: mend what is in the way and run soloist queue retry, or give them the status"
+        failed = "" if table.status is None else f" {table.status.failed}"
+        remedy = f"{refused}{failed}"
+    elif table.status is not None:
+        column = quoted(table.status.column)
+        remedy = (
+            f"Write onDead: {{sql: UPDATE {name} SET {column} = '…' WHERE {key}}} with a status that is not among pending, grant "
+            f"UPDATE ({column}) for it, and give it to those rows too, or run soloist queue retry"
+        )
+    else:
+        column = quoted(table.due_at or "")
+        remedy = (
+            f"Write onDead: {{sql: UPDATE {name} SET {column} = NULL WHERE {key}}}, grant UPDATE ({column}) for it, and do the "
+            "same with those rows, or run soloist queue retry"
+        )
+    yield warning("GivenUpStillDue", f"{wrong}, {cost}. {remedy}.", field="spec.onDead")
 
 
 def _due(table: MappedTable) -> str:

@@ -12,6 +12,9 @@ FIRST_AFTER_ERROR, LONGEST_AFTER_ERROR = 0.1, 5.0
 MOST_AT_ONCE = 500
 """Rows a claim asks for at the most, and as many as one statement gives. Where handlers do nothing, a hundred are a third slower."""
 
+GROWTH, BATCH_SECONDS = 8, 0.2
+"""Of batches that only clear away: by how much one may exceed the last, and how long one may take, its locks held."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
@@ -55,6 +58,11 @@ def how_many(*, free: int, room: int) -> int:
 def enough(asked: int, *, slots: int) -> bool:
     """Whether so many rows are worth a statement now; else it waits a moment for more slots to become free."""
     return asked * 4 >= min(slots, MOST_AT_ONCE)
+
+
+def how_many_next(asked: int, *, seconds: float) -> int:
+    """Rows of a batch whose end nobody waits for, after ``asked`` of them that took ``seconds``: more, where that was quick."""
+    return min(MOST_AT_ONCE, GROWTH * asked, int(asked * BATCH_SECONDS / max(seconds, 0.001)))
 
 
 def next_from_head(began: float, ended: float, *, poll: float) -> float:

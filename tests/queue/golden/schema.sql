@@ -217,7 +217,7 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION soloist.claim(queue text, n integer DEFAULT 1, lease interval DEFAULT '00:01:00'::interval, worker text DEFAULT NULL::text, max_reclaims integer DEFAULT 5, hold boolean DEFAULT false, after_due timestamp with time zone DEFAULT NULL::timestamp with time zone, after_id bigint DEFAULT NULL::bigint, after_priority integer DEFAULT 3, spare boolean DEFAULT false) RETURNS TABLE(id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint, due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb)
+CREATE FUNCTION soloist.claim(queue text, n integer DEFAULT 1, lease interval DEFAULT '00:01:00'::interval, worker text DEFAULT NULL::text, max_reclaims integer DEFAULT 5, hold boolean DEFAULT false, after_due timestamp with time zone DEFAULT NULL::timestamp with time zone, after_id bigint DEFAULT NULL::bigint, after_priority integer DEFAULT 3, spare boolean DEFAULT false, doomed boolean DEFAULT false) RETURNS TABLE(id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint, due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET enable_seqscan TO 'off'
@@ -265,6 +265,17 @@ BEGIN
         EXIT WHEN cardinality(due_rows) = 0;
         -- Only where one is handed out: an idle queue is asked often, and to lift it is to write, and to wait for the disk.
         PERFORM soloist.lift_fence();
+        IF doomed THEN
+            RETURN QUERY
+            UPDATE soloist.work_items AS i
+            SET fence = nextval('soloist.fence'), lease_until = at + lease, claimed_by = worker,
+                reclaims = i.reclaims + (i.lease_until IS NOT NULL)::integer
+            WHERE i.ctid = ANY (due_rows)
+                AND i.reclaims + (i.lease_until IS NOT NULL)::integer > CASE WHEN hold THEN 0 ELSE max_reclaims END
+            RETURNING i.id, i.fence, i.attempt, i.attempt - i.retry_base, i.reclaims, i.priority, i.due_at,
+                i.lease_until, i.unique_key, i.payload;
+            EXIT;
+        END IF;
         RETURN QUERY
         UPDATE soloist.work_items AS i
         SET fence = nextval('soloist.fence'), lease_until = at + lease, claimed_by = worker

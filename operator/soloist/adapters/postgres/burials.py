@@ -2,19 +2,23 @@
 
 So a crash in between only means that the next claim finds them again. The others are known to whoever claims before the
 first of these is written: they are claimed, whatever becomes of that.
+
+However few rows are asked for, many that nobody is handed are no wall before those behind them: a claim that brings nothing
+else is followed by claims of nothing else, in batches that grow as long as they are quick. Where there are none, none of
+this is asked.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from soloist.domain.claims import Claim, Settled, Verdict
+from soloist.domain.claims import Claim, PutBack, Settled, Verdict
 from soloist.domain.errors import SoloistError
-from soloist.domain.polling import MOST_AT_ONCE
+from soloist.domain.polling import MOST_AT_ONCE, how_many_next
 
 GIVING_UP_FOR = 1.0
 """Seconds after which no more is asked for in place of what was given up."""
 
-Ask = Callable[[int], Awaitable[tuple[Sequence[Claim], bool]]]
-"""Claims so many; gives them, and whether there may be more."""
+Ask = Callable[[int, bool], Awaitable[tuple[Sequence[Claim], bool]]]
+"""Claims so many, or with true those among so many that nobody is handed; gives them, and whether there may be more."""
 
 Buried = Callable[[Settled, Verdict], None]
 """Hears of each that was given up so, and what became of that."""
@@ -35,15 +39,22 @@ async def handed_out(
 ) -> list[Claim]:
     """Up to ``most`` that may be worked; ``given_up`` says why another is not, and ``settle`` writes it."""
     found: list[Claim] = []
-    until, more = boottime() + GIVING_UP_FOR, True
+    until, more, batch = boottime() + GIVING_UP_FOR, True, 0
     while more and len(found) < most:
         try:
-            claims, more = await ask(min(most - len(found), MOST_AT_ONCE))
+            began, room = boottime(), most - len(found)
+            asked = batch or min(room, MOST_AT_ONCE)
+            claims, more = await ask(asked, batch > 0)
             over = [outcome for claim in claims if (outcome := given_up(claim)) is not None]
             gone = {outcome.claim.fence for outcome in over}
-            found += [claim for claim in claims if claim.fence not in gone]
-            for outcome, verdict in zip(over, await settle(over), strict=True):
+            alive = [claim for claim in claims if claim.fence not in gone]
+            found += alive[:room]
+            # Of those that were claimed for nobody, one may have been given another try between the look and the claim.
+            back = [PutBack(claim=claim) for claim in alive[room:]]
+            verdicts = await settle([*over, *back])
+            for outcome, verdict in zip(over, verdicts[: len(over)], strict=True):
                 buried(outcome, verdict)
+            batch = how_many_next(asked, seconds=boottime() - began) if len(over) == asked else 0
         except SoloistError:
             if found:
                 break  # they are claimed: whoever asked has to know of them

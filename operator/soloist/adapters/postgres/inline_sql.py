@@ -14,17 +14,19 @@ from psycopg.sql import SQL, Composable
 from soloist.adapters.postgres.column_sql import NOW, Name, cast, constant, iso, moment
 from soloist.adapters.postgres.mapped_sql import AND, COMMA, IS_LIFTED, LIFTED, Shape, due_rows, said
 from soloist.adapters.postgres.outcome_sql import all_done, died, forgotten, outcomes, written
+from soloist.adapters.postgres.used_up_sql import used_up
 from soloist.domain.queue_tables import Inline
 
 _AS_CLAIMED: tuple[tuple[str, LiteralString], ...] = (("due", "timestamptz"), ("attempts", "int8"), ("status", "text"))
 
 
-def claim(shape: Shape, first: int) -> Composable:
+def claim(shape: Shape, first: int, *, only_used_up: bool = False) -> Composable:
     """Gives fence, reclaims, attempts so far, those that no longer count, due, then the key and what the claim carries."""
     inline = _inline(shape)
     lease, fence, reclaims = (Name("q", name) for name in (inline.lease_until, inline.fence, inline.reclaims))
     free = SQL("({0} IS NULL OR {0} <= {1})").format(lease, _now(shape, NOW))
     crashes = SQL("CASE WHEN {0} IS NULL THEN coalesce({1}, 0) ELSE coalesce({1}, 0) + 1 END").format(fence, reclaims)
+    only = used_up(shape, tried=shape.attempts("q"), crashes=crashes) if only_used_up else None
     ids = [(Name("q", column), name) for column, name in zip(shape.table.id, shape.said_rows(), strict=True)]
     found = [SQL("{} = d.{}").format(value, name) for value, name in ids]
     # An array is looked up in the index whatever the planner thinks of it; a key of several columns needs a join.
@@ -44,7 +46,7 @@ def claim(shape: Shape, first: int) -> Composable:
         "WITH {due}, {lifted} UPDATE {relation} AS q SET {assigned} {joined} WHERE {is_lifted} AND {which}"
         " RETURNING {fence}::pg_catalog.int8, {reclaims}::pg_catalog.int8, {attempts}, 0, {iso}, {rows}, {carried}"
     ).format(
-        due=due_rows(shape, [SQL("{} AS {}").format(value, name) for value, name in ids], free, first),
+        due=due_rows(shape, [SQL("{} AS {}").format(value, name) for value, name in ids], free, first, only),
         lifted=LIFTED,
         is_lifted=IS_LIFTED,
         relation=shape.relation,

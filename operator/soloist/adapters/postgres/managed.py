@@ -69,7 +69,7 @@ class ManagedRows:
     async def settle(self, outcomes: Sequence[Settled]) -> list[Verdict]:
         return await self._outcomes.settle(outcomes)
 
-    async def _claim(self, asked: int) -> tuple[list[Claim], bool]:
+    async def _claim(self, asked: int, doomed: bool) -> tuple[list[Claim], bool]:
         began = self._boottime()
         start = self._start if began < self._from_head_at else None
         after_due, after_id, after_priority = start or (None, None, 3)
@@ -82,6 +82,7 @@ class ManagedRows:
             "max_reclaims": queue.max_reclaims,
             "hold": queue.hold,
             "spare": True,
+            "doomed": doomed,
             "after_due": after_due,
             "after_id": after_id,
             "after_priority": after_priority,
@@ -91,9 +92,9 @@ class ManagedRows:
             self._from_head_at = next_from_head(began, self._boottime(), poll=queue.poll.total_seconds())
         if len(rows) == asked:
             self._start = _behind(rows)
-        elif start is not None:
+        elif start is not None and not doomed:
             self._from_head_at = 0.0
-        return list(map(_claim_of, rows)), len(rows) == asked or start is not None
+        return list(map(_claim_of, rows)), doomed or len(rows) == asked or start is not None
 
     def _given_up(self, claim: Claim) -> Settled | None:
         """Why a row that was found is not handed out."""

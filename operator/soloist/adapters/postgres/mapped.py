@@ -6,6 +6,7 @@ that found it, so a crash in between only means that the next claim finds it aga
 """
 
 from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
 
 from soloist.adapters.postgres.burials import Buried, handed_out, unheard
 from soloist.adapters.postgres.claim_rules import ClaimRules
@@ -15,12 +16,16 @@ from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import composed
 from soloist.adapters.postgres.mapped_words import GivenUp, claims_of, rows_of
 from soloist.domain.claims import Claim, Settled, Verdict
-from soloist.domain.delivery_outcome import most_attempts
+from soloist.domain.delivery_outcome import most_attempts, usual_attempts
+from soloist.domain.errors import SoloistError
 from soloist.domain.polling import next_from_head
 from soloist.domain.queue_spec import RetryRules
 from soloist.domain.unfinished import ended_too_often
 
 SWEEP_EVERY = 10.0
+LONG_WALK = 0.05
+"""Seconds of a claim from the head after which the next ones do not walk the same way again."""
+LATEST_COMMIT = timedelta(seconds=10)
 
 
 class MappedRows:
@@ -43,8 +48,16 @@ class MappedRows:
         self._retry, self._buried = retry, buried
         self._statements = composed(shape)
         self._outcomes = MappedOutcomes(database, shape, queue, retry, self._statements)
+        self._values = {
+            "lease": queue.lease,
+            "worker": queue.worker,
+            "hold": queue.hold,
+            "max_reclaims": queue.max_reclaims,
+            "limit": usual_attempts(retry),
+        }
         self._claims = 0
         self._after: str | None = None
+        self._passed: str | None = None
         self._from_head_at = 0.0
         self._swept_to = ""
         self._sweep_at = boottime() + SWEEP_EVERY
@@ -53,7 +66,7 @@ class MappedRows:
         if self._boottime() >= self._sweep_at:
             await self.sweep()
         return await handed_out(
-            lambda asked: self._claim(asked, without),
+            lambda asked, used_up: self._claim(asked, used_up, without),
             most,
             given_up=self._given_up,
             settle=self.settle,
@@ -81,28 +94,41 @@ class MappedRows:
         self._swept_to = last or ""
         return int(gone)
 
-    async def _claim(self, asked: int, without: Collection[str]) -> tuple[list[Claim], bool]:
+    async def _claim(self, asked: int, used_up: bool, without: Collection[str]) -> tuple[list[Claim], bool]:
         began = self._boottime()
-        after = None if began >= self._from_head_at else self._after
-        statements = self._statements.claims
-        values = {
-            "most": asked,
-            "lease": self._queue.lease,
-            "worker": self._queue.worker,
-            "after": after or "-infinity",
-            "without": list(without),
-        }
-        self._claims += 1
+        start = None if began >= self._from_head_at else self._after or self._passed
+        statements = self._statements.burials if used_up else self._statements.claims
+        values = {**self._values, "most": asked, "after": start or "-infinity", "without": list(without)}
+        self._claims += not used_up  # it goes the way of the claim that met them
         claim = statements[self._claims % len(statements)]
         rows = await self._database.fetch(claim, values, ahead=self._statements.planner)
         claims = sorted(claims_of(self._shape, rows), key=_due)
+        if used_up and len(claims) < asked:
+            return claims, True  # rows that can be worked are among those that were looked at
         # The next one starts behind the last row of a full claim, so as not to walk again through what is finished but not
         # yet vacuumed. Of several statuses each has an end of its own, and none is kept.
+        full = len(claims) == asked
         ordered = len(statements) == 1 and self._shape.table.due_at is not None
-        self._after = claims[-1].due_key if ordered and len(claims) == asked else None
-        if after is None:
-            self._from_head_at = next_from_head(began, self._boottime(), poll=self._queue.poll.total_seconds())
-        return claims, len(claims) == asked or after is not None
+        self._after = claims[-1].due_key if ordered and full else None
+        if start is None:
+            took = self._boottime() - began
+            self._from_head_at = next_from_head(began, began + took, poll=self._queue.poll.total_seconds())
+            # All before the end of this walk was looked at, and is not to be had.
+            through = not without and (ordered or not full)
+            self._passed = await self._end_of_walk(claims[-1:] if full else (), took) if through else None
+        return claims, full or start not in (None, self._passed)
+
+    async def _end_of_walk(self, last: Sequence[Claim], took: float) -> str | None:
+        """Where the next claims start if this one was long on its way past rows that nobody is to have: those that come back are
+        met by the next walk. It is not the very present: a row is due as it is written, and seen once that commits."""
+        if self._statements.passed is None or took < LONG_WALK:
+            return None
+        values = {"ago": timedelta(seconds=took) + LATEST_COMMIT, "last": next((each.due_key for each in last), None)}
+        try:
+            rows = await self._database.fetch(self._statements.passed, values, ahead=BY_INDEX)
+        except SoloistError:
+            return None  # what was claimed has to be known to whoever asked; should the database be ill, the next claim says so
+        return str(rows[0][0]) if rows else None
 
     def _given_up(self, claim: Claim) -> Settled | None:
         """Why a row that was found is not handed out."""

@@ -14,7 +14,7 @@ from soloist.domain.catalog import Catalog
 from soloist.domain.errors import PermanentError
 from soloist.domain.findings import Severity
 from soloist.domain.mapping_findings import mapping_findings
-from soloist.domain.queue_spec import HttpDelivery, QueueSpec
+from soloist.domain.queue_spec import Column, HttpDelivery, QueueSpec
 from soloist.domain.queue_tables import MappedTable
 
 
@@ -50,7 +50,7 @@ async def shape_in(database: Database, name: str, spec: QueueSpec) -> Shape:
 
 def shape_of(name: str, spec: QueueSpec, catalog: Catalog, *, source: int) -> Shape:
     """``catalog`` has every column that the mapping names."""
-    per_key = spec.concurrency.per_key
+    per_key, limit = spec.concurrency.per_key, spec.retry.max_attempts
     return Shape(
         table=table_of(spec),
         columns=catalog.columns,
@@ -58,6 +58,7 @@ def shape_of(name: str, spec: QueueSpec, catalog: Catalog, *, source: int) -> Sh
         queue=name,
         body=spec.deliver.body_column if isinstance(spec.deliver, HttpDelivery) else None,
         per_key=None if per_key is None else per_key.column,
+        limit=limit.name if isinstance(limit, Column) else None,
     )
 
 

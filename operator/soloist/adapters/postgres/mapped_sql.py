@@ -46,7 +46,7 @@ INLINE_CLAIM = _without("seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A mapping that was held against the catalog. ``body`` and ``per_key`` are columns, or None."""
+    """A mapping that was held against the catalog. ``body``, ``per_key`` and ``limit`` (of attempts) are columns, or None."""
 
     table: MappedTable
     columns: Mapping[str, TableColumn]
@@ -54,6 +54,7 @@ class Shape:
     queue: str
     body: str | None = None
     per_key: str | None = None
+    limit: str | None = None
 
     @property
     def relation(self) -> Composable:
@@ -135,14 +136,19 @@ class Shape:
         return found
 
 
-def due_rows(shape: Shape, selected: Sequence[Composable], free: Composable, first: int) -> Composable:
+def due_rows(
+    shape: Shape, selected: Sequence[Composable], free: Composable, first: int, only: Composable | None
+) -> Composable:
     """``p0 AS (…), …, due AS (…)``: at most ``%(most)s`` due rows, locked, roughly by due time, those in use passed over.
 
     One part for each status, since an index that begins with the status gives the order only within one. A part that is
     never reached locks nothing. ``first`` says which status goes first; whoever claims turns it, or the last would starve.
+    ``only`` says which of those rows, so many and no more, are meant.
     """
     statuses = shape.statuses("q")
     names = [sql.Identifier(f"p{number}") for number in range(len(statuses))]
+    if only is not None:
+        selected = [*selected, sql.SQL("{} AS meant").format(only)]
     due_at, parts = shape.table.due_at, list[Composable]()
     for number, status in enumerate([*statuses[first:], *statuses[:first]]):
         taken = [sql.SQL("(SELECT count(*) FROM {})").format(earlier) for earlier in names[:number]]
@@ -158,7 +164,8 @@ def due_rows(shape: Shape, selected: Sequence[Composable], free: Composable, fir
             most=sql.SQL(" - ").join([sql.SQL("%(most)s::pg_catalog.int8"), *taken]),
         )
         parts.append(part)
-    every = sql.SQL(" UNION ALL ").join(sql.SQL("SELECT * FROM {}").format(name) for name in names)
+    which = sql.SQL("SELECT * FROM {}" if only is None else "SELECT * FROM {} WHERE meant")
+    every = sql.SQL(" UNION ALL ").join(which.format(name) for name in names)
     return sql.SQL("{}, due AS MATERIALIZED ({})").format(COMMA.join(parts), every)
 
 

@@ -17,12 +17,14 @@ from soloist.adapters.postgres.mapped_opening import shape_of, table_of
 from soloist.adapters.postgres.mapped_sql import Shape
 from soloist.adapters.postgres.mapped_statements import composed
 from soloist.adapters.postgres.registered import registration_findings
+from soloist.adapters.postgres.statements import statement
 from soloist.domain.findings import Finding, Severity
 from soloist.domain.mapping_findings import mapping_findings
-from soloist.domain.mapping_index import ClaimPlan
+from soloist.domain.mapping_index import ClaimPlan, given_up_findings
 from soloist.domain.queue_spec import QueueSpec
 
 _A_CLAIM = {"most": 100, "lease": timedelta(minutes=1), "worker": "", "after": "-infinity", "without": []}
+_COUNTED = 100_000
 
 
 async def check_mapping(database: Database, name: str, spec: QueueSpec) -> list[Finding]:
@@ -31,9 +33,20 @@ async def check_mapping(database: Database, name: str, spec: QueueSpec) -> list[
     found = mapping_findings(spec, catalog)
     if any(finding.severity is Severity.ERROR for finding in found):
         return found
-    plan = await explained(database, shape_of(name, spec, catalog, source=0))
-    found = [*mapping_findings(spec, catalog, plan), *await registration_findings(database, name, spec, catalog)]
+    shape = shape_of(name, spec, catalog, source=0)
+    found = [
+        *mapping_findings(spec, catalog, await explained(database, shape)),
+        *given_up_findings(shape.table, await _in_the_way(database, shape)),
+        *await registration_findings(database, name, spec, catalog),
+    ]
     return sorted(found, key=lambda finding: list(Severity).index(finding.severity))
+
+
+async def _in_the_way(database: Database, shape: Shape) -> int:
+    """Rows that were given up and stay due, as far as they are counted."""
+    values = {"queue": shape.queue, "name": str(shape.table.name), "inline": shape.inline is not None, "most": _COUNTED}
+    ((count,),) = await database.fetch(statement("in_the_way"), values)
+    return int(count)
 
 
 async def explained(database: Database, shape: Shape) -> ClaimPlan:

@@ -7,10 +7,13 @@ Locks are taken in one order everywhere, or claims and outcomes would deadlock: 
 and then the sidecar's, by its own. A claim passes over users' rows that are locked. A renewal needs none of them.
 """
 
+from dataclasses import dataclass
+
 from psycopg.sql import SQL, Composable
 
 from soloist.adapters.postgres.column_sql import NOW, iso
 from soloist.adapters.postgres.mapped_sql import COMMA, IS_LIFTED, LIFTED, Shape, due_rows, said
+from soloist.adapters.postgres.used_up_sql import used_up
 from soloist.domain.queue_tables import OutcomeBy
 
 # What killed its workers before is kept for longer and longer beyond its lease, each row for a time of its own, so that it
@@ -18,16 +21,16 @@ from soloist.domain.queue_tables import OutcomeBy
 _UNTIL = SQL("{now} + %(lease)s * (1 + greatest({reclaims} - 1, 0) * random())")
 
 
-def claim(shape: Shape, first: int) -> Composable:
+def claim(shape: Shape, first: int, *, only_used_up: bool = False) -> Composable:
     """Gives fence, reclaims, attempts so far, those that no longer count, due, then the key and what the claim carries."""
     rows, carried = COMMA.join(shape.said_rows("d")), COMMA.join(shape.carried_as("d"))
     given = SQL("t.fence, t.reclaims, coalesce(d.attempts, t.attempt), t.retry_base, {}, {}, {}").format(
         iso(SQL("d.due")), rows, carried
     )
-    return claim_giving(shape, first, given)
+    return claim_giving(shape, first, given, only=_used_up(shape) if only_used_up else None)
 
 
-def claim_giving(shape: Shape, first: int, given: Composable) -> Composable:
+def claim_giving(shape: Shape, first: int, given: Composable, *, only: Composable | None = None) -> Composable:
     """What is ``given`` is read of the claim ``t`` and of the due row ``d`` (r0, r1 …, c0, c1 …, due, attempts)."""
     key = shape.key(shape.rows("q"))
     named = [
@@ -43,21 +46,49 @@ def claim_giving(shape: Shape, first: int, given: Composable) -> Composable:
     return SQL(
         "WITH {due}, {lifted}, taken AS ({taken}) SELECT {given} FROM taken AS t JOIN due AS d ON d.key = t.key"
     ).format(
-        due=due_rows(shape, selected, free, first),
+        due=due_rows(shape, selected, free, first, only),
         lifted=LIFTED,
         taken=_taken(shape),
         given=given,
     )
 
 
-def _taken(shape: Shape) -> Composable:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Remembered:
+    """What the sidecar's row ``k`` says to a new claim of its row, as SQL."""
+
+    same: Composable
+    crashes: Composable
+    attempt: Composable
+    base: Composable
+
+
+def _remembered(shape: Shape, due: Composable) -> _Remembered:
     """A claim that ended without an outcome counts, unless the application moved the row since. Where it does the moving
     (Handler), a row that is due at another time is a new piece of work, and nothing of the old one counts."""
-    same = SQL("k.due IS NOT DISTINCT FROM excluded.due")
+    same = SQL("k.due IS NOT DISTINCT FROM {}").format(due)
     anew = SQL("CASE WHEN {same} THEN {old} ELSE 0 END") if shape.table.outcome is OutcomeBy.HANDLER else SQL("{old}")
-    crashes = SQL("CASE WHEN NOT ({same}) THEN 0 WHEN k.fence IS NULL THEN k.reclaims ELSE k.reclaims + 1 END").format(
-        same=same
+    crashes = SQL("CASE WHEN NOT ({same}) THEN 0 WHEN k.fence IS NULL THEN k.reclaims ELSE k.reclaims + 1 END")
+    return _Remembered(
+        same=same,
+        crashes=crashes.format(same=same),
+        attempt=anew.format(same=same, old=SQL("k.attempt")),
+        base=anew.format(same=same, old=SQL("k.retry_base")),
     )
+
+
+def _used_up(shape: Shape) -> Composable:
+    old, attempts = _remembered(shape, shape.due("q")), shape.attempts("q")
+    tried = SQL("coalesce({}, {}) - {}").format(attempts, old.attempt, old.base)
+    return SQL("coalesce((SELECT {known} FROM soloist.claims AS k WHERE k.key = {key}), {unknown})").format(
+        known=used_up(shape, tried=tried, crashes=old.crashes),
+        key=shape.key(shape.rows("q")),
+        unknown=used_up(shape, tried=SQL("coalesce({}, 0)").format(attempts), crashes=SQL("0")),
+    )
+
+
+def _taken(shape: Shape) -> Composable:
+    old = _remembered(shape, SQL("excluded.due"))
     return SQL(
         "INSERT INTO soloist.claims AS k (key, held_until, fence, due, status, attempts, worker)"
         " SELECT d.key, {now} + %(lease)s, nextval('soloist.fence'), d.due, d.status, d.attempts, %(worker)s"
@@ -70,11 +101,11 @@ def _taken(shape: Shape) -> Composable:
     ).format(
         now=NOW,
         is_lifted=IS_LIFTED,
-        same=same,
-        crashes=crashes,
-        until=_UNTIL.format(now=NOW, reclaims=crashes),
-        attempt=anew.format(same=same, old=SQL("k.attempt")),
-        base=anew.format(same=same, old=SQL("k.retry_base")),
+        same=old.same,
+        crashes=old.crashes,
+        until=_UNTIL.format(now=NOW, reclaims=old.crashes),
+        attempt=old.attempt,
+        base=old.base,
     )
 
 

@@ -44,7 +44,8 @@ END $$;
 -- Priorities less urgent than that one were not looked at yet, and start at their head. Rows that come back to an earlier
 -- place are not met so: a claim without it has to come once in a poll interval.
 -- With `spare` a row that would die is handed out once more, its reclaims above `max_reclaims` (or, with `hold`, above 0):
--- whoever asks for that gives it up with `settle`, in a transaction with what else is to happen then.
+-- whoever asks for that gives it up with `settle`, in a transaction with what else is to happen then. With `doomed` too,
+-- of the `n` rows that come first only such are claimed, and the others stay as they are.
 -- The rows come in no order.
 CREATE FUNCTION soloist.claim(
     queue text,
@@ -56,7 +57,8 @@ CREATE FUNCTION soloist.claim(
     after_due timestamp with time zone DEFAULT NULL,
     after_id bigint DEFAULT NULL,
     after_priority integer DEFAULT 3,
-    spare boolean DEFAULT false
+    spare boolean DEFAULT false,
+    doomed boolean DEFAULT false
 ) RETURNS TABLE (
     id bigint, fence bigint, attempt integer, tries integer, reclaims integer, priority smallint,
     due_at timestamp with time zone, lease_until timestamp with time zone, unique_key text, payload jsonb
@@ -109,6 +111,17 @@ BEGIN
         EXIT WHEN cardinality(due_rows) = 0;
         -- Only where one is handed out: an idle queue is asked often, and to lift it is to write, and to wait for the disk.
         PERFORM soloist.lift_fence();
+        IF doomed THEN
+            RETURN QUERY
+            UPDATE soloist.work_items AS i
+            SET fence = nextval('soloist.fence'), lease_until = at + lease, claimed_by = worker,
+                reclaims = i.reclaims + (i.lease_until IS NOT NULL)::integer
+            WHERE i.ctid = ANY (due_rows)
+                AND i.reclaims + (i.lease_until IS NOT NULL)::integer > CASE WHEN hold THEN 0 ELSE max_reclaims END
+            RETURNING i.id, i.fence, i.attempt, i.attempt - i.retry_base, i.reclaims, i.priority, i.due_at,
+                i.lease_until, i.unique_key, i.payload;
+            EXIT;
+        END IF;
         RETURN QUERY
         UPDATE soloist.work_items AS i
         SET fence = nextval('soloist.fence'), lease_until = at + lease, claimed_by = worker

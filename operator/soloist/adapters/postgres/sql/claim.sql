@@ -5,5 +5,5 @@ SELECT
     c.unique_key, c.payload::text
 FROM soloist.claim(
     %(queue)s, %(most)s, %(lease)s, %(worker)s, %(max_reclaims)s, %(hold)s, %(after_due)s, %(after_id)s,
-    %(after_priority)s, %(spare)s
+    %(after_priority)s, %(spare)s, %(doomed)s
 ) AS c
