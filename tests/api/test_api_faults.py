@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import re
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -18,31 +17,21 @@ import pytest
 
 from soloist.domain.instants import parse_time
 from soloist.domain.lease import EPOCH
-from soloist.domain.schedule import parse_schedule
 from tests.api.crew import FAST, Controller, Crew, Raw, audit
 from tests.api.desk import LONG, log_lines
 from tests.api.going_on import SOON, at_rest, check, epoch, fence, goes_on, let_pass, tick, told
-from tests.api.tending import CALM, EVERY_TICK, KEEP, Crews, now
+from tests.api.tending import CALM, KEEP, Crews, now
 from tests.cluster.backend import Backend
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.faults import (
-    BAD_GATEWAY,
-    EMPTY,
     FORBIDDEN,
-    GONE_IN_WATCH,
-    TOO_MANY,
-    UNAVAILABLE,
     DropReply,
-    Effect,
     Freeze,
-    Rule,
     Seen,
-    Truncate,
 )
 from tests.cluster.fixtures import Namespace
 from tests.cluster.free_ports import free_ports
 from tests.cluster.https_proxy import HttpsProxy
-from tests.cluster.proxy import TcpProxy
 
 pytestmark = pytest.mark.cluster
 
@@ -295,81 +284,3 @@ def every_other(job: str) -> Callable[[Seen], bool]:
         return count % 2 == 1
 
     return when
-
-
-ANSWERS: dict[str, Effect] = {
-    "too-many": TOO_MANY,
-    "unavailable": UNAVAILABLE,
-    "bad-gateway": BAD_GATEWAY,
-    "truncated": Truncate(),
-    "empty": EMPTY,
-}
-FAULT_SECONDS = 6.0
-LISTS = (r"/scheduledjobs(\?(?!.*watch=)|$)", r"/jobruns(\?(?!.*watch=)|$)")
-
-
-def test_garbage_in_answer_to_status_writes_costs_no_other_job_a_tick_and_makes_no_spin(
-    crew: Crew, backend: Backend, https_proxy: HttpsProxy
-) -> None:
-    for job in ANSWERS:
-        crew.job(job, schedule="@every 1s", http={"url": backend.url(f"/{job}")})
-    crew.job("well", schedule="@every 1s", http={"url": backend.url("/well")}, **EVERY_TICK)
-    member = crew.start("a", server=https_proxy.server, **LONG)
-    for job in (*ANSWERS, "well"):
-        goes_on(backend, f"/{job}")
-    child = member.child()
-    began, clock = now(), time.monotonic()
-    rules = {
-        job: [https_proxy.on(method, rf"/{job}(-[^/]*)?/status", effect) for method in ("PUT", "PATCH")]
-        for job, effect in ANSWERS.items()
-    }
-    let_pass(FAULT_SECONDS)
-    crew.wait(lambda: all(caught(both) for both in rules.values()), what="each job's writes are answered so")
-    counts = {job: caught(both) for job, both in rules.items()}
-    seconds = time.monotonic() - clock
-    https_proxy.clear()
-    ended = now()
-    for job in (*ANSWERS, "well"):
-        goes_on(backend, f"/{job}")
-        check(crew, backend, job, f"/{job}")
-    assert all(count <= 3 * seconds for count in counts.values()), f"a spin: {counts} in {seconds:.1f} s"
-    assert member.child() == child, "the controller did not survive"
-    due = set(parse_schedule("@every 1s").newest(after=began, until=ended, limit=1000))
-    crew.wait(
-        lambda: due <= {tick(seen) for seen in backend.received("/well")}, what="a job that was well lost no tick"
-    )
-
-
-def test_garbage_in_answer_to_lists_delays_a_term_and_ends_none(
-    crew: Crew, backend: Backend, https_proxy: HttpsProxy
-) -> None:
-    """At the beginning of a term, and where the watches lost their place in mid-term."""
-    first = [https_proxy.on("GET", path, effect, times=1) for path in LISTS for effect in ANSWERS.values()]
-    crew.job("well", schedule="@every 1s", http={"url": backend.url("/well")}, **EVERY_TICK, **KEEP)
-    with TcpProxy(https_proxy.port) as wire:
-        member = crew.start("a", server=wire.server, **LONG)
-        crew.wait(lambda: all(rule.caught for rule in first), what="the first lists are answered so", timeout=SOON)
-        goes_on(backend, "/well")
-        child, clock = member.child(), time.monotonic()
-        lists = [[https_proxy.on("GET", path, each, times=1) for each in (*ANSWERS.values(),) * 20] for path in LISTS]
-        for path in (JOB_WATCH, RUN_WATCH):
-            https_proxy.on("GET", path, GONE_IN_WATCH, times=1)
-        wire.cut()
-        let_pass(FAULT_SECONDS)
-        crew.wait(
-            lambda: all(caught(rules) >= len(ANSWERS) for rules in lists), what="each kind of list is answered so"
-        )
-        counts, seconds = [caught(rules) for rules in lists], time.monotonic() - clock
-        https_proxy.clear()
-        crew.trigger("well", "by-hand")
-        crew.job("later", schedule="@every 1s", http={"url": backend.url("/later")})
-        crew.wait(lambda: crew.phase("by-hand") == "Succeeded", what="a run that a watch or list must tell of")
-        for job in ("well", "later"):
-            goes_on(backend, f"/{job}")
-            check(crew, backend, job, f"/{job}")
-        assert all(count <= 3 * seconds for count in counts), f"a spin: {counts} in {seconds:.1f} s"
-        assert member.child() == child, "the controller did not survive"
-
-
-def caught(rules: list[Rule]) -> int:
-    return sum(len(rule.caught) for rule in rules)
