@@ -26,6 +26,7 @@ from soloist.adapters.postgres.queue_databases import SurveyedDatabases
 from soloist.domain.instants import parse_time
 from soloist.domain.term import Term
 from soloist.loops.queue_watching import QueueWatching
+from soloist.shells.delivery_keys import DeliveryKeys
 from soloist.shells.queue_standing import StandingMetrics, StandingReporter
 from soloist.shells.reporting import Reporter
 from soloist.shells.telemetry import Metrics
@@ -239,7 +240,7 @@ def test_what_is_missing_is_named_and_once_it_is_there_the_queue_is_valid(
     missing = desk.until("q", "SchemaMissing")
     assert missing["status"] == "False"
     assert "Secret db, key uri, has no schema soloist: run soloist migrate" in missing["message"]
-    assert "does not exist" in desk.until("late", "DatabaseUnreachable")["message"]
+    assert "does not exist" in desk.until("late", "SecretUnreadable")["message"]
     migrate(bare.dsn())
     desk.secret(bare.dsn(), "late")
     desk.until("q", "Accepted")
@@ -314,15 +315,19 @@ def test_a_term_that_may_not_be_believed_writes_nothing(desk: Desk, place: Datab
 
     held: list[Term | None] = [term(until=-0.1)]
     registry = CollectorRegistry()
-    report = StandingReporter(StandingMetrics(registry), Reporter(Metrics(registry), None), None)
+    report = StandingReporter(
+        StandingMetrics(registry), Reporter(Metrics(registry), None, boottime=clock.boottime), None
+    )
     config = desk.namespace.cluster.kubeconfig(tmp_path / "config", user="admin")
 
     async def body() -> None:
         api = KubeApi(Access.found(str(config), None))
         watch = QueueWatch(api, boottime=clock.boottime, namespaces=[desk.namespace.name])
+        read = KubeSecrets(api, boottime=clock.boottime).read
         watching = QueueWatching(
             objects=watch,
-            databases=SurveyedDatabases(KubeSecrets(api, boottime=clock.boottime).read, boottime=clock.boottime),
+            databases=SurveyedDatabases(read, boottime=clock.boottime),
+            keys=DeliveryKeys(read),
             statuses=KubeQueueStatuses(api),
             report=report,
             clock=clock,

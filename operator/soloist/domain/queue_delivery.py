@@ -94,4 +94,12 @@ class External:
     """The user's own workers, through the SQL functions."""
 
 
+def keys_of(deliver: "Deliver") -> tuple[KeyRef, ...]:
+    """All that a delivery reads out of Secrets and ConfigMaps."""
+    if isinstance(deliver, External):
+        return ()
+    headers = [header.ref for header in deliver.headers if header.ref is not None]
+    return (*headers, *deliver.secrets, *([deliver.ca] if deliver.ca is not None else []))
+
+
 Deliver = HttpDelivery | External

@@ -78,6 +78,11 @@ Answer = Schema | Unfit | Unread | Unreachable
 """What was learned from the database. A ``Schema`` that is as needed means that all is well."""
 
 
+def is_good(answer: Answer) -> bool:
+    """Whether nothing of the database is in the way."""
+    return isinstance(answer, Schema) and answer.found == answer.needed
+
+
 def served_by(claimants: Iterable[Claimant]) -> Mapping[QueueName, QueueName]:
     """For each queue whose table is another's: that other one. ``claimants`` are all living ones with a table of their own."""
     holders: dict[tuple[str, TableName], QueueName] = {}

@@ -39,6 +39,13 @@ class QueueDatabases(Protocol):
         """Let the others go."""
 
 
+class QueueKeys(Protocol):
+    """What deliveries are made of, beside the rows."""
+
+    async def missing(self, name: QueueName, spec: QueueSpec) -> str | None:
+        """What is not there, in a sentence that shows no secret; empty: nothing; None: nobody can tell now."""
+
+
 class QueueStatuses(Protocol):
     """Where a status is written."""
 

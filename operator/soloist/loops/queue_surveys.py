@@ -1,8 +1,8 @@
 """What the databases say of the queues: each is asked by itself, again and again, and none waits for another.
 
 All queues of one database are one question. A database that does not answer holds up nothing but the answers about its own
-queues; a queue whose Secret cannot be read is answered for by that alone. An answer is about one object with one spec, so an
-edit is asked about anew, and at once.
+queues; a queue whose Secret cannot be read is answered for by that alone, as is one on a good table whose deliveries lack a
+Secret of theirs. An answer is about one object with one spec, so an edit is asked about anew, and at once.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from dataclasses import replace
 from soloist.domain.errors import SoloistError, TransientError
 from soloist.domain.queue_spec import QueueSpec
 from soloist.domain.queue_status import Learned, WatchedQueue
-from soloist.domain.queue_validity import Unreachable, Unread
-from soloist.loops.queue_care_ports import CareReport, QueueDatabase, QueueDatabases
+from soloist.domain.queue_validity import Unreachable, Unread, is_good
+from soloist.loops.queue_care_ports import CareReport, QueueDatabase, QueueDatabases, QueueKeys
 from soloist.ports import Clock
 
 _Which = tuple[str, int]
@@ -24,23 +24,35 @@ class Surveys:
     """``every``: seconds between two looks into a database. ``done`` is called when there is an answer."""
 
     def __init__(
-        self, databases: QueueDatabases, *, clock: Clock, report: CareReport, every: float, done: Callable[[], None]
+        self,
+        databases: QueueDatabases,
+        keys: QueueKeys,
+        *,
+        clock: Clock,
+        report: CareReport,
+        every: float,
+        done: Callable[[], None],
     ) -> None:
-        self._databases, self._clock, self._report = databases, clock, report
+        self._databases, self._keys, self._clock, self._report = databases, keys, clock, report
         self._every, self._done = every, done
         self._learned: dict[_Which, Learned] = {}
+        self._missing: dict[_Which, str] = {}
         self._asking: dict[QueueDatabase, asyncio.Task[None]] = {}
         self._asked: dict[QueueDatabase, tuple[float, frozenset[_Which]]] = {}
 
     def learned(self, queue: WatchedQueue) -> Learned | None:
         """The latest answer; None before the first."""
-        return self._learned.get(queue.which)
+        known, missing = self._learned.get(queue.which), self._missing.get(queue.which)
+        return (
+            replace(known, answer=Unread(missing)) if missing and known is not None and is_good(known.answer) else known
+        )
 
     async def look(self, queues: Sequence[WatchedQueue]) -> None:
         """Ask whoever is to be asked by now; these are all queues there are."""
         began = self._clock.boottime()
         there = {queue.which for queue in queues}
         self._learned = {which: known for which, known in self._learned.items() if which in there}
+        self._missing = {which: missing for which, missing in self._missing.items() if which in there}
         found = await asyncio.gather(*(self._find(queue) for queue in queues))
         groups: dict[QueueDatabase, list[WatchedQueue]] = defaultdict(list)
         for queue, database in zip(queues, found, strict=True):
@@ -68,6 +80,9 @@ class Surveys:
     async def _find(self, queue: WatchedQueue) -> QueueDatabase | None:
         if not isinstance(queue.spec, QueueSpec):
             return None
+        missing = await self._keys.missing(queue.name, queue.spec)
+        if missing is not None:
+            self._missing[queue.which] = missing
         try:
             return await self._databases.find(queue.name, queue.spec.database)
         except SoloistError as error:

@@ -21,9 +21,9 @@ from soloist.domain.queue_status import (
     turned_bad,
     watched_queue,
 )
-from soloist.domain.queue_validity import Condition
+from soloist.domain.queue_validity import Condition, Standing
 from soloist.domain.term import Term
-from soloist.loops.queue_care_ports import CareReport, QueueDatabases, QueueObjects, QueueStatuses
+from soloist.loops.queue_care_ports import CareReport, QueueDatabases, QueueKeys, QueueObjects, QueueStatuses
 from soloist.loops.queue_surveys import Surveys
 from soloist.ports import Clock, Raw, Written
 
@@ -39,6 +39,7 @@ class QueueWatching:
         *,
         objects: QueueObjects,
         databases: QueueDatabases,
+        keys: QueueKeys,
         statuses: QueueStatuses,
         report: CareReport,
         clock: Clock,
@@ -48,7 +49,7 @@ class QueueWatching:
         self._objects, self._statuses, self._report = objects, statuses, report
         self._clock, self._term, self._every = clock, term, every
         self._some = asyncio.Event()
-        self._surveys = Surveys(databases, clock=clock, report=report, every=every, done=self._some.set)
+        self._surveys = Surveys(databases, keys, clock=clock, report=report, every=every, done=self._some.set)
         self._read: dict[tuple[str, str], WatchedQueue | None] = {}
         self._written: dict[str, tuple[float, str]] = {}
 
@@ -112,7 +113,7 @@ class QueueWatching:
             condition, learned = conditions.get(queue.name), known[queue.which]
             if condition is not None:
                 # The rows of a table that is another queue's are counted there.
-                mine = learned if condition[1] == "True" else None
+                mine = learned if condition[2] != Standing.ALREADY_SERVED else None
                 standing.append((queue, condition, mine.depth if mine is not None else None))
         self._report.stand([(queue.name, condition, depth) for queue, condition, depth in standing])
         await asyncio.gather(*(self._write(*each) for each in standing))

@@ -87,11 +87,11 @@ class OwnDatabase:
     """
 
     def __init__(self, read_key: ReadKey, url: str) -> None:
-        self._read_key, self._url = read_key, url
+        self.read_key, self._url = read_key, url
 
     async def read(self, namespace: str, ref: KeyRef) -> Sealed:
         try:
-            return await self._read_key(namespace, ref)
+            return await self.read_key(namespace, ref)
         except NowhereError:
             return Sealed(self._url)
 

@@ -24,6 +24,7 @@ from soloist.domain.queue_status import WatchedQueue
 from soloist.domain.term import Term
 from soloist.loops.queue_watching import QueueWatching
 from soloist.ports import Conflict, Gone, Raw, Report, Written
+from soloist.shells.delivery_keys import DeliveryKeys
 from soloist.shells.local_files import OwnDatabase
 from soloist.shells.queue_standing import StandingMetrics, StandingReporter
 from soloist.shells.telemetry import Metrics
@@ -108,6 +109,7 @@ def local_queue_care(
     return QueueWatching(
         objects=queues,
         databases=SurveyedDatabases(own.read, boottime=clock.boottime),
+        keys=DeliveryKeys(own.read_key),
         statuses=queues,
         report=StandingReporter(StandingMetrics(metrics.registry), report, None),
         clock=clock,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from soloist.adapters.clock import SystemClock
+from soloist.adapters.kube.answers import Refusal
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.queue_status import KubeQueueStatuses
 from soloist.adapters.kube.queue_watch import QueueWatch
@@ -11,6 +12,7 @@ from soloist.domain.term import Term
 from soloist.loops.queue_care_ports import QueueDatabases
 from soloist.loops.queue_watching import QueueWatching
 from soloist.ports import Recorder, Report
+from soloist.shells.delivery_keys import DeliveryKeys
 from soloist.shells.health import Check
 from soloist.shells.later import LaterDatabases
 from soloist.shells.queue_standing import StandingMetrics, StandingReporter
@@ -44,6 +46,7 @@ def queue_care(
     care = QueueWatching(
         objects=watch,
         databases=LaterDatabases(made),
+        keys=DeliveryKeys(secrets.read, forbidden=Refusal),
         statuses=KubeQueueStatuses(api),
         report=StandingReporter(standing, report, recorder if settings.events else None),
         clock=clock,
