@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.api.elect_pods import EXAMPLES, Pod, holder
+from tests.api.put_right import asked
 from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
 
@@ -62,7 +63,9 @@ def test_a_sidecar_with_exactly_these_rights_works_and_uses_them_all(
     assert [verb for verb, status in requested(cluster) if status in (401, 403)] == []
 
 
-def test_a_sidecar_that_lacks_one_of_them_says_which(control_plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_sidecar_that_lacks_one_of_them_says_which_and_leads_once_it_is_granted(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     """Each in a namespace of its own; the one that may not watch leads all the same, since it reads as well."""
     pods = {verb: Pod(verb, tmp_path, tmp_path / "none.js", lacking(verb, control_plane, tmp_path)) for verb in sorted(rights())}  # fmt: skip
     try:
@@ -75,6 +78,12 @@ def test_a_sidecar_that_lacks_one_of_them_says_which(control_plane: ControlPlane
             until(
                 lambda leads=leads, pod=pod: pod.ask("/sweep")[0] == leads, what=f"{leads} without {verb}", timeout=60
             )
+            if verb != "watch":
+                until(lambda said=said, pod=pod: unready(pod, said), what=f"not ready without {verb}", timeout=120)
+        for verb, pod in pods.items():
+            control_plane.kubectl("-n", f"t-elect-without-{verb}", "apply", "-f", RIGHTS)
+            until(lambda pod=pod: pod.ask("/sweep")[0] == 200, what=f"it leads, now that it may {verb}", timeout=120)
+            until(lambda pod=pod: asked(pod.health)[0] == 200, what="it is ready", timeout=120)
     finally:
         for pod in pods.values():
             pod.stop()
@@ -93,6 +102,11 @@ def lacking(verb: str, cluster: ControlPlane, folder: Path) -> dict[str, str]:
     token = cluster.service_account_token(namespace, "backend")
     config = cluster.kubeconfig(folder / f"{verb}.kubeconfig", user="backend", token=token)
     return {"KUBECONFIG": str(config), "POD_NAMESPACE": namespace, "SOLOIST_LEASE": "sweep", "SOLOIST_HEALTH": ""}
+
+
+def unready(pod: Pod, says: str) -> bool:
+    code, page = asked(pod.health)
+    return code == 503 and says in page
 
 
 def log_of(pod: Pod) -> str:

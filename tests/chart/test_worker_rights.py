@@ -236,8 +236,9 @@ def test_a_worker_that_lacks_one_says_so_and_does_what_it_can(right: Right, stor
         assert release.cost() is None
 
 
-def test_a_worker_that_may_not_list_its_queues_is_not_ready_and_says_why(story: Story) -> None:
+def test_a_worker_is_not_ready_where_it_can_work_nothing_and_says_why(story: Story) -> None:
     for right, release in story.lacking.items():
         code, page = release.readiness
-        assert code == (503 if right == LIST else 200), page
+        assert code == (503 if right in (LIST, SECRETS) else 200), page
+        assert (lacks(right) in page) == (right in (LIST, WATCH, SECRETS)), page
     assert "the first list is not through" in story.lacking[LIST].readiness[1]

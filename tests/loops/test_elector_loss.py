@@ -195,6 +195,20 @@ def test_whoever_was_refused_a_write_that_it_needs_no_more_is_a_standby(stage: S
     assert (a.term(), a.refused()) == (None, "")
 
 
+def test_a_standby_that_could_not_read_is_one_again_when_it_can(stage: Stage) -> None:
+    def refused(verb: str) -> None:
+        raise PermanentError(f"may not {verb}")
+
+    a, b = stage.elector("a"), stage.elector("b")
+    stage.run(a, seconds=1)
+    stage.api.fault = refused
+    stage.run(b, seconds=5)
+    assert b.refused() == "may not read"
+    stage.api.fault = lambda _verb: None
+    stage.run(a, b, seconds=5)
+    assert (a.term() is not None, b.term(), b.refused()) == (True, None, "")
+
+
 def give_up(one: Elector, stage: Stage) -> None:
     drained = threading.Event()
     drained.set()

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NoReturn
 
-from soloist.adapters.kube.answers import Expired, from_watch_error
+from soloist.adapters.kube.answers import Expired, NotFound, from_watch_error
 from soloist.adapters.kube.api import KubeApi
 from soloist.adapters.kube.store import slim
 from soloist.domain.errors import PermanentError, SoloistError, TransientError
@@ -106,7 +106,9 @@ class Watch:
                 failures += 1
             except SoloistError as error:
                 failures += 1
-                if self._is_news(path, error) or failures == 1:
+                # Of a kind that is there no more the list says so.
+                gone = isinstance(error, NotFound) and self._position.pop(path, None) is not None
+                if not gone and (self._is_news(path, error) or failures == 1):
                     _log.warning("the watch broke; trying again", extra={"path": path, "error": str(error)})
                 asked = min(error.retry_after or 0.0, self._waits[1]) if isinstance(error, TransientError) else None
                 await asyncio.sleep(asked or 0.0)
