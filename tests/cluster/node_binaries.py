@@ -13,23 +13,17 @@ from pathlib import Path
 from tests.cluster import go_build
 from tests.cluster.versions import PINNED_KUBERNETES, Module, Unavailable
 
-_KUBERNETES = {"kubelet": 48, "kube-scheduler": 18, "kube-proxy": 21}
+KUBERNETES = ("kubelet", "kube-scheduler", "kube-proxy")
 NODE = Module(
     name="node",
     version=PINNED_KUBERNETES,
-    packages={name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES},
-    seconds=_KUBERNETES,
+    packages={
+        **{name: f"k8s.io/kubernetes/cmd/{name}" for name in KUBERNETES},
+        "coredns": "./coredns",
+        "metrics-server": "sigs.k8s.io/metrics-server/cmd/metrics-server",
+    },
+    seconds={"kubelet": 48, "kube-scheduler": 18, "kube-proxy": 21, "coredns": 20, "metrics-server": 20},
 )
-METRICS_SERVER = Module(
-    name="metrics-server",
-    version="0.9.0",
-    packages={"metrics-server": "sigs.k8s.io/metrics-server/cmd/metrics-server"},
-    seconds={"metrics-server": 220},
-)
-COREDNS = Module(
-    name="coredns", version="1.15.0", packages={"coredns": "github.com/coredns/coredns"}, seconds={"coredns": 230}
-)
-MODULES = (NODE, METRICS_SERVER, COREDNS)
 PACKAGES = {
     "containerd": "containerd",
     "ctr": "containerd",
@@ -49,11 +43,8 @@ SYSTEM_FOLDERS = "/usr/sbin:/sbin"
 
 def built() -> dict[str, Path]:
     """The paths of what comes from modules; builds what the cache lacks, one after the other: minutes, the first time."""
-    found = {}
-    for module in MODULES:
-        go_build.build(module, list(module.packages))
-        found |= {name: module.binaries / name for name in module.packages}
-    return found
+    go_build.build(NODE, list(NODE.packages))
+    return {name: NODE.binaries / name for name in NODE.packages}
 
 
 def installed() -> dict[str, Path]:

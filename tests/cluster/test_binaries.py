@@ -60,6 +60,21 @@ def test_the_modules_pin_the_versions_that_are_named_here() -> None:
         assert not re.search(r"=> \.", text)
 
 
+def test_what_was_compiled_for_the_control_plane_is_compiled_once_for_a_node_too() -> None:
+    """Go compiles a package again where anything below it is of another version."""
+    control_plane, node = (versions_of(MODULES / name / "go.mod") for name in ("kubernetes", "node"))
+    others = {name for name in control_plane.keys() & node.keys() if control_plane[name] != node[name]}
+    assert others == {"github.com/coredns/caddy"}, "of the control plane only kubeadm has it, which is not built"
+
+
+def versions_of(path: Path) -> dict[str, str]:
+    """As they are used: where one is replaced, that of the other."""
+    text = path.read_text()
+    asked = dict(re.findall(r"^\s*(?:require )?(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
+    put = dict(re.findall(r"^\s*(?:replace )?(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
+    return asked | {name: version for name, version in put.items() if name in asked}
+
+
 def test_assets_come_first(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in binaries.CONTROL_PLANE:
         script(empty_cache / "assets" / name, "#!/bin/sh\necho Kubernetes v1.35.2\n")

@@ -1,7 +1,7 @@
 """The versions a test cluster is built from, and where their modules lie.
 
 Each set of binaries is one Go module under `modules/`, pinned by its go.mod and go.sum. The folder a set is cached
-in carries a hash of both files, so a changed pin never meets an old binary.
+in carries a hash of both files and of our own Go beside them, so a changed pin never meets an old binary.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class Module:
     @property
     def binaries(self) -> Path:
         digest = hashlib.sha256()
-        for name in ("go.mod", "go.sum"):
-            digest.update((self.directory / name).read_bytes())
+        pins = [self.directory / name for name in ("go.mod", "go.sum")]
+        for path in (*pins, *sorted(self.directory.rglob("*.go"))):
+            digest.update(path.read_bytes())
         return cache() / "bin" / f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
 
     def linker_flags(self) -> str:
