@@ -367,6 +367,21 @@ def test_of_several_statuses_none_starves(run: Run) -> None:
     run("snake", body)
 
 
+@pytest.mark.parametrize("asks", [(20, 1), (1, 20)], ids=["much, then little", "little, then much"])
+def test_of_several_statuses_none_gets_the_small_claims_only(run: Run, asks: tuple[int, int]) -> None:
+    async def body(world: MappedWorld) -> None:
+        await world.add(400, due_in=-HOUR)
+        others = await world.add(10)
+        ids = [int(other[0]) for other in others]
+        world.connection.execute("UPDATE app.deliveries SET state = 'again' WHERE id = ANY (%s)", (ids,))
+        rows = world.rows()
+        found = [key for asked in asks * 5 for key in keys(await rows.claim(asked))]
+        assert set(others) <= set(found)
+        assert len(found) == 5 * sum(asks)
+
+    run("snake", body)
+
+
 def test_rows_of_a_key_of_which_there_is_enough_do_not_hide_those_behind_them(run: Run) -> None:
     async def body(world: MappedWorld) -> None:
         await world.add(20, due_in=-HOUR)

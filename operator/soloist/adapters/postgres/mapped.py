@@ -55,7 +55,7 @@ class MappedRows:
             "max_reclaims": queue.max_reclaims,
             "limit": usual_attempts(retry),
         }
-        self._claims = 0
+        self._asked, self._turn = [0] * len(self._statements.claims), 0
         self._after: str | None = None
         self._passed: str | None = None
         self._from_head_at = 0.0
@@ -99,9 +99,11 @@ class MappedRows:
         start = None if began >= self._from_head_at else self._after or self._passed
         statements = self._statements.burials if used_up else self._statements.claims
         values = {**self._values, "most": asked, "after": start or "-infinity", "without": list(without)}
-        self._claims += not used_up  # it goes the way of the claim that met them
-        claim = statements[self._claims % len(statements)]
-        rows = await self._database.fetch(claim, values, ahead=self._statements.planner)
+        if not used_up:  # else it goes the way of the claim that met them
+            # By turns of rows, not of claims: where large ones and small ones alternate, no status gets the small ones only.
+            self._turn = self._asked.index(min(self._asked))
+            self._asked[self._turn] += asked
+        rows = await self._database.fetch(statements[self._turn], values, ahead=self._statements.planner)
         claims = sorted(claims_of(self._shape, rows), key=_due)
         if used_up and len(claims) < asked:
             return claims, True  # rows that can be worked are among those that were looked at
