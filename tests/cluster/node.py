@@ -21,7 +21,7 @@ import subprocess
 from pathlib import Path
 from typing import IO, Any
 
-from tests.cluster import node_remains, server_flags
+from tests.cluster import node_probe, node_remains, server_flags
 from tests.cluster.children import Child, until
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.node_binaries import SYSTEM_FOLDERS, built, installed
@@ -58,8 +58,15 @@ class Node(ControlPlane):
         folder = cache() / "node"
         if folder.exists() or node_remains.kubelet_was_here():
             node_remains.clear(folder)
-        super().__init__(directory=folder, controllers=None, controller_flags=flags)
         self._programs = installed()
+        try:
+            node_probe.ask(folder, self._programs)
+        except Unavailable:
+            self._lock.close()
+            raise
+        finally:
+            node_remains.clear(folder)
+        super().__init__(directory=folder, controllers=None, controller_flags=flags)
         self._servers: Servers
         self.kubelet: Child
         self.containerd: Child

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -21,6 +22,7 @@ from tests.cluster.node_images import PAUSE
 NAME, ADDRESS, PODS = "node1", "10.245.0.1", "10.244.0.0/24"
 DNS_SERVICE, METRICS_PORT = "10.96.0.10", 16501
 HOST_BRIDGE, POD_BRIDGE = "soloist-host", "soloist-pods"
+NETWORK = {"cniVersion": "0.4.0", "name": "pods"}
 # At their defaults an autoscaler waits minutes, so that nothing flaps; a test waits for it.
 QUICK_AUTOSCALER = (
     "--horizontal-pod-autoscaler-sync-period=5s",
@@ -68,6 +70,39 @@ def api_server(made: Certificates, authority: Authority) -> list[str]:
     ]
 
 
+def containerd(folder: Path) -> list[str]:
+    path = folder / "containerd.toml"
+    # restrict_oom_score_adj: where this machine may not lower its own score, no sandbox would start without it.
+    path.write_text(
+        f'version = 2\nroot = "{folder}/containerd"\nstate = "{folder}/containerd-state"\n'
+        f'[grpc]\n  address = "{folder}/containerd.sock"\n'
+        f'[plugins."io.containerd.grpc.v1.cri"]\n  sandbox_image = "{PAUSE}"\n  restrict_oom_score_adj = true\n'
+        f'[plugins."io.containerd.grpc.v1.cri".cni]\n  bin_dir = "{CNI}"\n  conf_dir = "{folder}/cni"\n'
+        '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n  runtime_type = "io.containerd.runc.v2"\n'
+        '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]\n  SystemdCgroup = false\n'
+    )
+    return ["--config", str(path)]
+
+
+def bridge(folder: Path) -> dict[str, Any]:
+    """What gives a Pod its network."""
+    ranges = [[{"subnet": PODS}]]
+    addresses = {
+        "type": "host-local",
+        "ranges": ranges,
+        "routes": [{"dst": "0.0.0.0/0"}],
+        "dataDir": f"{folder}/addresses",
+    }
+    return {
+        "type": "bridge",
+        "bridge": POD_BRIDGE,
+        "isGateway": True,
+        "ipMasq": True,
+        "hairpinMode": True,
+        "ipam": addresses,
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
     """What runs on the node as processes of this machine: flags by program. `folder` is theirs, `kubeconfig` an admin's."""
@@ -82,30 +117,13 @@ class Servers:
         return self.folder / "containerd.sock"
 
     def containerd(self) -> list[str]:
-        path = self.folder / "containerd.toml"
-        # restrict_oom_score_adj: where this machine may not lower its own score, no sandbox would start without it.
-        path.write_text(
-            f'version = 2\nroot = "{self.folder}/containerd"\nstate = "{self.folder}/containerd-state"\n'
-            f'[grpc]\n  address = "{self.socket}"\n'
-            f'[plugins."io.containerd.grpc.v1.cri"]\n  sandbox_image = "{PAUSE}"\n  restrict_oom_score_adj = true\n'
-            f'[plugins."io.containerd.grpc.v1.cri".cni]\n  bin_dir = "{CNI}"\n  conf_dir = "{self.folder}/cni"\n'
-            '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n  runtime_type = "io.containerd.runc.v2"\n'
-            '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]\n  SystemdCgroup = false\n'
-        )
-        self._network()
-        return ["--config", str(path)]
-
-    def _network(self) -> None:
-        ranges = [[{"subnet": PODS}]]
-        addresses = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}]}
-        bridge = {"type": "bridge", "bridge": POD_BRIDGE, "isGateway": True, "ipMasq": True, "hairpinMode": True}
-        plugins = [
-            {**bridge, "ipam": {**addresses, "dataDir": f"{self.folder}/addresses"}},
-            {"type": "portmap", "capabilities": {"portMappings": True}},
-        ]
         (self.folder / "cni").mkdir(exist_ok=True)
-        network = {"cniVersion": "0.4.0", "name": "pods", "plugins": plugins}
+        network = {
+            **NETWORK,
+            "plugins": [bridge(self.folder), {"type": "portmap", "capabilities": {"portMappings": True}}],
+        }
         (self.folder / "cni" / "10-pods.conflist").write_text(json.dumps(network))
+        return containerd(self.folder)
 
     def kubelet(self) -> list[str]:
         config = {
