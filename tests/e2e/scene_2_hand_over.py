@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.e2e.site import NAMESPACE, Site
 
 LEASE = 10.0
 """Seconds; what a hand-over takes at the most where nobody can tell that the leader is dead. Renewals are 2 s apart."""
+
+
+def on_this_machine(seconds: float) -> float:
+    """What that may take where so many processes wait for each core; never so long that the Lease could have run out instead."""
+    return min(LEASE / 2, seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +29,7 @@ def test_its_child_killed(site: Site) -> None:
 
 def test_its_container_killed(site: Site) -> None:
     """By the kubelet's evidence: nothing in the container is left to give the Lease back."""
-    assert site.handed_over("container killed", site.kill_container) <= 2
+    assert site.handed_over("container killed", site.kill_container) <= on_this_machine(2)
 
 
 def test_its_pod_deleted_by_force(site: Site) -> None:
