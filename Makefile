@@ -67,7 +67,7 @@ test-lowest: ## what the libraries we stand on decide, on the lowest versions of
 
 adoption: $(READY) ## four backends of manifests/examples adopt it, step by step, and are put through their faults
 	@$(BIN)/python -m tests.cluster binaries >/dev/null
-	@$(BIN)/python -m pytest -m adoption -n 2 $(SIDE_BY_SIDE) tests/adoption
+	@$(BIN)/python -m pytest -m adoption -n 2 $(SIDE_BY_SIDE) --timeout 1800 tests/adoption
 
 evidence: $(READY) ## write docs/evidence anew out of runs of the same examples
 	@EVIDENCE=docs/evidence $(MAKE) --no-print-directory adoption
@@ -89,7 +89,7 @@ image: $(READY) ## build the container image; BASE=… is what it is built on, w
 	@$(BIN)/python -m tests.e2e.image --base '$(BASE)' --tag '$(TAG)'
 
 e2e: $(READY) ## compose.yaml on Docker, image and chart on real nodes: leaders killed, workers scaled, an upgrade under load; on kind, or as root with Debian packages
-	@$(BIN)/python -m pytest -v -s -o timeout=2400 $(or $(SCENES),$(sort $(wildcard tests/e2e/scene_*.py)))
+	@$(BIN)/python -m pytest -v -s --timeout 2400 $(or $(SCENES),$(sort $(wildcard tests/e2e/scene_*.py)))
 
 chart: $(READY) ## write the chart's CRDs, manifests/install.yaml and the golden rendering again
 	@$(BIN)/python -m tests.chart.rendering
