@@ -39,7 +39,7 @@ class Feed:
             until(
                 lambda: connection.execute("SELECT count(*) = 0 FROM soloist.work_items").fetchone() == (True,),
                 what="no row is left",
-                timeout=PATIENCE,
+                timeout=3 * PATIENCE,
             )
             dead = connection.execute("SELECT count(*) FROM soloist.dead_items").fetchone()
         seen = [each for each in self.site.backend.received(f"/{QUEUE}") if f'"{self.name} ' in each.body]
@@ -73,7 +73,7 @@ def follow(site: Site, name: str, rows: int) -> None:
         said.update(costs(site))
         return feed.count < rows or max(seen) < 4
 
-    feed.go_on_while(wanted, timeout=4 * PATIENCE)
+    feed.go_on_while(wanted, timeout=10 * PATIENCE)
     feed.wait_delivered()
     until(lambda: replicas(site) == 2, what="two workers again", timeout=3 * PATIENCE)
     until(lambda: costs(site) == {"0"}, what="both say that they have nothing in hand", timeout=PATIENCE)
@@ -88,7 +88,7 @@ def test_workers_follow_their_cpu_from_two_to_four_and_back_while_rows_are_deliv
 
 def test_workers_follow_the_depth_of_the_queue_from_two_to_four_and_back_while_rows_are_delivered(site: Site) -> None:
     site.upgrade(site.image.tag.rpartition(":")[2], by_depth=True)
-    follow(site, "by depth", AT_UPGRADE)
+    follow(site, "by depth", ROWS)
 
 
 def test_an_upgrade_under_load_loses_nothing_and_repeats_nothing(site: Site) -> None:
@@ -96,7 +96,7 @@ def test_an_upgrade_under_load_loses_nothing_and_repeats_nothing(site: Site) -> 
     feed = Feed(site, "upgraded")
     with ThreadPoolExecutor(max_workers=1) as beside:
         upgraded = beside.submit(site.upgrade, "next")
-        feed.go_on_while(lambda: feed.count < AT_UPGRADE or not upgraded.done(), timeout=4 * PATIENCE)
+        feed.go_on_while(lambda: feed.count < AT_UPGRADE or not upgraded.done(), timeout=10 * PATIENCE)
         upgraded.result()
     for component in ("controller", "worker"):
         until(
