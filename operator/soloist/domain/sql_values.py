@@ -4,7 +4,6 @@ Templates have the variables of an http action's body. A parameter that is nothi
 manual run, which has no such time.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,6 @@ from soloist.domain.templates import render, template_problem
 Value = str | int | float | bool | None
 
 _TIME = "{scheduledTime}"
-_JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def bound(order: Order, action: SqlAction) -> list[Value]:
@@ -24,9 +22,9 @@ def bound(order: Order, action: SqlAction) -> list[Value]:
     return [_value(value, values) for value in action.values]
 
 
-def payload(order: Order, action: EnqueueAction) -> str:
-    """The row's payload as JSON, the variables in its texts filled in."""
-    return _JSON(_rendered(action.payload, variables(order)))
+def payload(order: Order, action: EnqueueAction) -> Any:
+    """The row's payload, the variables in its texts filled in."""
+    return _rendered(action.payload, variables(order))
 
 
 def unique_key(order: Order, action: EnqueueAction) -> str | None:

@@ -92,6 +92,8 @@ class Leadership:
 
     def stage(self, stage: str) -> None:
         """Where tests kill this process."""
+        if not self._settings.crash_at:
+            return
         at, _, whom = self._settings.crash_at.partition(":")
         if at == stage:
             crash(with_parent=whom == "both")

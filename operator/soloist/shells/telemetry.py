@@ -11,6 +11,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from itertools import islice
 from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -18,7 +19,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from soloist.shells.settings import LogFormat, LogLevel
 
 SKEW_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-_OWN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_BARE = logging.makeLogRecord({})
+_OWN = set(vars(_BARE)) | {"message", "asctime", "taskName"}
+_BEHIND = len(vars(_BARE))
 _JSON = json.JSONEncoder(default=str).encode
 _SECRET_KEY = re.compile(r"token|secret|password|authorization|credential", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"(://[^/\s:@]*:)[^@\s/]+(?=@)|(\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}", re.IGNORECASE)
@@ -32,9 +35,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "time": datetime.fromtimestamp(record.created, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
+            "time": f"{_second(int(record.created))}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -59,10 +60,16 @@ class TextLines(logging.Formatter):
         return _hidden(super().format(record))
 
 
+@lru_cache(maxsize=2)
+def _second(moment: int) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    """It stands behind what every record has."""
     return {
         key: "(hidden)" if _sounds_secret(key) else value
-        for key, value in vars(record).items()
+        for key, value in islice(vars(record).items(), _BEHIND, None)
         if key not in _OWN and not key.startswith("_")
     }
 
@@ -105,6 +112,7 @@ def start_logging(level: LogLevel, form: LogFormat, stream: TextIO = sys.stderr,
     logging.basicConfig(handlers=[output], level=level.upper(), force=True)
     # What no line of ours has need not be found out for each of thousands.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # as the library's documentation has it: not where in the code it was said, either
     quiet = logging.DEBUG if level is LogLevel.DEBUG else logging.WARNING
     for library in ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio"):
         logging.getLogger(library).setLevel(quiet)

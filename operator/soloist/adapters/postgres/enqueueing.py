@@ -18,6 +18,7 @@ from soloist.adapters.postgres.run_failures import LOCK_TIMEOUT, QUERY_CANCELED,
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.actions import EnqueueAction, Order, Outcome, Response, Succeeded
 from soloist.domain.errors import SoloistError, TransientError
+from soloist.domain.instants import stamp
 from soloist.domain.sql_values import payload, unique_key
 
 SHORT, SHORTEST = 0.2, 0.01
@@ -62,7 +63,7 @@ class Enqueueing:
         values = {
             "shard": self._ledger.shard, "epoch": epoch, "term": self._ledger.term(epoch),
             "wait": f"{patience * 1000:.0f}ms",
-            "runs": "[" + ",".join(_text(number, row) for number, row in enumerate(rows)) + "]",
+            "runs": json.dumps([_said(number, row) for number, row in enumerate(rows)]),
         }  # fmt: skip
         most = seconds if wait is None else min(seconds, database.url.statement_timeout)
         try:
@@ -96,12 +97,10 @@ def _ended(said: str | None) -> Outcome | Pending:
     return Pending.BEFORE if said is None else Succeeded(response=Response(excerpt=said))
 
 
-def _text(number: int, row: Row) -> str:
-    """As JSON; the payload is JSON already."""
+def _said(number: int, row: Row) -> dict[str, Any]:
     order, action, keys = row.order, row.action, keys_of(row.order)
-    said: dict[str, Any] = {
+    return {
         "n": number, "job": keys["job"], "key": keys["key"], "queue": row.queue, "priority": action.priority,
         "unique_key": unique_key(order, action), "seconds": action.due_in.total_seconds() or None,
-        "tick": keys["tick"].isoformat() if keys["tick"] is not None else None,
+        "tick": stamp(keys["tick"]) if keys["tick"] is not None else None, "payload": payload(order, action),
     }  # fmt: skip
-    return f'{json.dumps(said)[:-1]},"payload":{payload(order, action)}}}'
