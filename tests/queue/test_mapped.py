@@ -382,6 +382,16 @@ def test_of_several_statuses_none_gets_the_small_claims_only(run: Run, asks: tup
     run("snake", body)
 
 
+def test_whoever_starts_takes_what_a_dead_one_left_before_what_nobody_has_tried(run: Run) -> None:
+    async def body(world: MappedWorld) -> None:
+        await world.add(40, due_in=-HOUR)
+        left = keys(await world.rows().claim(10))
+        await world.lapse()
+        assert sorted(keys(await world.rows().claim(10))) == sorted(left)
+
+    run("snake inline", body)
+
+
 def test_rows_of_a_key_of_which_there_is_enough_do_not_hide_those_behind_them(run: Run) -> None:
     async def body(world: MappedWorld) -> None:
         await world.add(20, due_in=-HOUR)

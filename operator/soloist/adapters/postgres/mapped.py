@@ -100,8 +100,9 @@ class MappedRows:
         statements = self._statements.burials if used_up else self._statements.claims
         values = {**self._values, "most": asked, "after": start or "-infinity", "without": list(without)}
         if not used_up:  # else it goes the way of the claim that met them
-            # By turns of rows, not of claims: where large ones and small ones alternate, no status gets the small ones only.
-            self._turn = self._asked.index(min(self._asked))
+            # By turns of rows, not of claims: where large ones and small ones alternate, no status gets the small ones only. What
+            # a dead worker left, which comes last, has the first turn.
+            self._turn = min(reversed(range(len(statements))), key=self._asked.__getitem__)
             self._asked[self._turn] += asked
         rows = await self._database.fetch(statements[self._turn], values, ahead=self._statements.planner)
         claims = sorted(claims_of(self._shape, rows), key=_due)
