@@ -24,7 +24,7 @@ PERIOD = timedelta(seconds=2)
 SWEEPS = ("expire", "remind")
 CALL = 0.12
 """Seconds that the receiver takes for each webhook, so that a sweep can be lost in the middle of an item."""
-PATIENCE = 90.0
+PATIENCE = 240.0
 LATER = datetime.max.replace(tzinfo=UTC)
 Undo = Callable[[], None]
 
