@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -34,57 +32,6 @@ async def main():
     await worker.main()
 asyncio.run(main())
 """
-
-
-ENDLESS = """
-INSERT INTO soloist.work_items (queue, payload)
-SELECT 'default/export', jsonb_build_object('n', n) FROM generate_series(1, 1000000) AS n"""
-SOME = 8
-HANGS = 5
-"""Seconds that a call which hangs lasts here."""
-
-
-def test_of_five_queues_one_hangs_one_fails_and_one_is_endless_and_the_other_two_do_not_notice(crew: Crew) -> None:
-    crew.backend.rule("/funding", hang=True)
-    crew.backend.rule("/webhook", status=500)
-    for name in ("email", "notification", "webhook", "funding"):
-        crew.queue(name, retry={"schedule": ["1s"], "jitter": 0, "maxAttempts": 2}, http={"timeoutSeconds": HANGS})
-    crew.queue("export", concurrency={"perWorker": 8})
-    worker = crew.ready("w", queues=5)
-    idle = [*picked_up(crew, "email"), *picked_up(crew, "notification")]
-    for name in ("funding", "webhook"):
-        crew.fill(500, name)
-    with crew.connect() as connection:
-        connection.execute(ENDLESS)
-    until(lambda: len(crew.backend.received("/funding")) >= 64, what="all slots of one hang", timeout=90)
-    crew.backend.wait(100, path="/export")
-    loaded = [*picked_up(crew, "email", first=SOME), *picked_up(crew, "notification", first=SOME)]
-    print(
-        f"picked up {median(idle):.3f} s after their time while all are idle, {median(loaded):.3f} s beside the three"
-    )
-    assert min(idle + loaded) >= 0
-    assert median(loaded) <= median(idle) + HANGS / 2, "none of them waited for a call that hangs"
-    assert crew.left("export") > 900_000, "it was at work all the time"
-    until(lambda: crew.dead("webhook") == 500, what="the failing ones are given up", timeout=240)
-    assert crew.left("email") == crew.left("notification") == 0
-    assert worker.ask("/healthz")[0] == worker.ask("/readyz")[0] == 200
-    worker.terminate()
-    assert worker.gone() == 0
-    assert crew.claimed() == 0
-    assert crew.left("webhook") == 0
-
-
-def picked_up(crew: Crew, queue: str, *, first: int = 0) -> list[float]:
-    """Seconds from each row's time to its arrival, of some that are due one after the other."""
-    late = []
-    for number in range(first, first + SOME):
-        crew.fill(1, queue, due_in=0.5, first=number)
-        due = crew.ask("SELECT max(due_at) FROM soloist.work_items WHERE queue = %s", f"default/{queue}")
-        (request,) = crew.backend.wait(
-            1, path=f"/{queue}", when=lambda each, number=number: json.loads(each.body)["n"] == number
-        )
-        late.append((request.at - due).total_seconds())
-    return late
 
 
 def test_one_of_two_databases_that_is_down_stops_its_own_queue_and_says_so(
