@@ -228,7 +228,7 @@ def test_where_none_is_used_up_nothing_more_is_asked(run: Run, monkeypatch: pyte
 def test_those_that_can_be_worked_among_them_are_claimed_when_they_are_asked_for_and_not_before(
     run: Run, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    every, count = 41, 820
+    every, count = 20, 400
 
     async def body(tested: Tested) -> None:
         added = await tested.add(count)
