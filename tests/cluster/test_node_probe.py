@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,12 @@ def test_a_container_that_says_nothing_has_not_run(tmp_path: Path, programs: dic
 def test_the_gate_lets_pass_that_packages_are_missing_and_nothing_that_is_ours() -> None:
     assert passes("no real node here: A node needs system packages: apt-get install runc.")
     assert not passes("no real node here: Go could not build kubelet: no space left on device")
+
+
+def test_the_gate_installs_what_a_node_is_made_of() -> None:
+    listed = re.search(r"^node=\((.+)\)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed is not None
+    assert set(listed[1].split()) == {*PACKAGES.values(), "containernetworking-plugins"}
 
 
 def passes(reason: str) -> bool:
