@@ -32,7 +32,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import install_crds
 from tests.postgres.server import Postgres
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.long]
 
 SOON = 120.0
 ELSEWHERE = {"elect.yaml": "tests/e2e/scene_2_sidecars.py"}

@@ -196,6 +196,7 @@ def no_tick_had_two_pods_or_one_too_soon(crew: Crew, kubelet: Kubelet) -> None:
         assert all(made >= tick_of(run) for made in pods.values()), run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("first", "second"), [(NEW, OLD), (OLD, NEW)], ids=["the newer one", "the older one"])
 def test_a_recorded_job_whose_leader_of_the_other_version_died_is_had_once_or_told_of(
     upgrade: Upgrade, first: str, second: str

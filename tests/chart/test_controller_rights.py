@@ -176,6 +176,7 @@ def test_every_right_that_the_chart_grants_is_taken_away_in_one_scene() -> None:
     assert {*tried} == set().union(*map(rights_of, granted()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCENES)
 def test_a_right_that_is_taken_away_is_missed_in_words_and_given_back_is_enough(name: str, stage: Stage) -> None:
     scene = SCENES[name]
