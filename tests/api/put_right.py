@@ -18,7 +18,7 @@ from tests.api.crew import Controller, Crew, Raw
 from tests.api.tending import CALM
 from tests.cluster.backend import Backend
 from tests.cluster.children import Child, until
-from tests.cluster.fixtures import Namespace
+from tests.cluster.fixtures import Namespace, when_served
 from tests.cluster.free_ports import free_ports
 from tests.postgres.server import Database
 from tests.queue.workers import ENTRY, Worker
@@ -58,6 +58,7 @@ class Scene:
     worker: Worker = field(init=False)
     started: int = 0
     ports: dict[str, int] = field(default_factory=dict)
+    begun: list[Child] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.api, self.crew = self.namespace.api, Crew(self.namespace.cluster, self.namespace, self.folder)
@@ -85,6 +86,7 @@ class Scene:
             "KUBECONFIG": self._config("controller"),
         }
         self.controller = self.crew.start("controller", **CALM, **env)
+        self.begun.append(self.controller.process)
 
     def start_worker(self) -> None:
         """Another one, as a rollout makes it."""
@@ -94,6 +96,7 @@ class Scene:
         health = {"SOLOIST_HEALTH_PORT": "0", "SOLOIST_HEALTH_ADDRESS": "127.0.0.1"}
         process = Child(name, ENTRY, log=self.folder / f"{name}.log", env={**env, **health})
         process.start()
+        self.begun.append(process)
         self.worker = Worker(name, process)
 
     def replace_worker(self) -> None:
@@ -102,9 +105,9 @@ class Scene:
         self.start_worker()
 
     def stop(self) -> None:
-        for name, process in (("worker", self.worker.process), ("controller", self.controller.process)):
+        for process in self.begun:
             process.stop()
-            print(f"---- log of the {name}\n{process.tail(40)}")
+            print(f"---- log of {process.name}\n{process.tail(40)}")
 
     def _config(self, name: str) -> str:
         token = self.namespace.cluster.service_account_token(self.namespace.name, name)
@@ -122,7 +125,7 @@ class Scene:
         deliver = {"http": {"url": self.backend.url(f"/{name}"), "timeoutSeconds": 5}}
         given = {"database": {"secretName": "db", "key": "uri"}, "deliver": deliver, **spec}
         body = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": name}, "spec": given}
-        self.api.create(self.namespace.ours("workqueues"), body)
+        when_served(lambda: self.api.create(self.namespace.ours("workqueues"), body))
 
     def execute(self, statement: str) -> None:
         with self.database.connect() as connection:

@@ -19,7 +19,7 @@ from tests.api.going_on import goes_on
 from tests.api.put_right import Scene, granted, without
 from tests.cluster.backend import Backend
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.fixtures import CRDS, Namespace, install_crds
+from tests.cluster.fixtures import CRDS, Namespace, install_crds, when_served
 from tests.postgres.server import Database
 from tests.queue.user_tables import TABLES
 
@@ -229,7 +229,8 @@ def test_a_controller_that_lacks_a_right_which_it_needs_to_lead_is_not_ready_and
 
 
 def job(scene: Scene) -> Raw:
-    return scene.crew.job("sweep", schedule="@every 1s", http={"url": scene.backend.url("/s")})
+    url = scene.backend.url("/s")
+    return when_served(lambda: scene.crew.job("sweep", schedule="@every 1s", http={"url": url}))
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from tests.api.versions import (
 )
 from tests.cluster.backend import Backend, Received
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.fixtures import Namespace
+from tests.cluster.fixtures import Namespace, when_served
 from tests.cluster.free_ports import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -85,14 +85,9 @@ class Upgrade:
         return seen.header("User-Agent") == f"soloist/{self.versions[name].number}"
 
     def job(self, name: str, period: int, **spec: object) -> None:
-        self.crew.job(
-            name,
-            schedule=f"@every {period}s",
-            timeoutSeconds=10,
-            http={"url": self.backend.url(f"/{name}")},
-            **KEEP,
-            **spec,
-        )
+        http = {"url": self.backend.url(f"/{name}")}
+        given = {"schedule": f"@every {period}s", "timeoutSeconds": 10, "http": http, **KEEP, **spec}
+        when_served(lambda: self.crew.job(name, **given))
 
 
 def today_after_an_earlier_one(folder: Path) -> dict[str, Version]:
@@ -203,7 +198,7 @@ def test_a_recorded_job_whose_leader_of_the_other_version_died_is_had_once_or_to
 ) -> None:
     """The one dies as it has recorded a run and not launched it; what it wrote of the run is read by the other."""
     crew = upgrade.crew
-    crew.job(JOB, schedule="@every 4s", job=action(), **EVERY_TICK, **KEEP)
+    when_served(lambda: crew.job(JOB, schedule="@every 4s", job=action(), **EVERY_TICK, **KEEP))
     with Kubelet([crew]) as kubelet:
         crew.start(first, SOLOIST_CRASH_AT="recorded:both", **upgrade.versions[first].env)
         ended(crew, first)

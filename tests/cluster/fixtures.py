@@ -92,19 +92,23 @@ def install_crds(cluster: ControlPlane) -> None:
     if any(CRDS.glob("*.yaml")):
         cluster.apply(CRDS)
         cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "-f", CRDS)
-        until(lambda: _are_served(cluster), what="the new kinds are served", timeout=120)
-
-
-def _are_served(cluster: ControlPlane) -> bool:
-    """Right after it is established a kind may still answer 429: its storage is being initialized."""
-    try:
         for resource in ("scheduledjobs", "jobruns", "workqueues"):
-            cluster.api().get(f"/apis/soloist.dev/v1alpha1/{resource}?limit=1")
-    except ApiError as refused:
-        if refused.status in (404, 429):
-            return False
-        raise
-    return True
+            path = f"/apis/soloist.dev/v1alpha1/{resource}?limit=1"
+            when_served(lambda path=path: cluster.api().get(path))
+
+
+def when_served(ask: Callable[[], Any]) -> Any:
+    """What it gives. A kind that is new or has just changed has its storage made anew; who comes in between is told 404, 429 or 503."""
+
+    def asked() -> tuple[Any] | None:
+        try:
+            return (ask(),)
+        except ApiError as refused:
+            if refused.status in (404, 429, 503):
+                return None
+            raise
+
+    return until(asked, what="the kind is served", timeout=120)[0]
 
 
 @pytest.fixture

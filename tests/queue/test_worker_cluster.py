@@ -93,7 +93,9 @@ def test_a_workqueue_is_worked_from_its_creation_to_its_deletion(stage: Stage) -
     stage.namespace.api.delete(path)
     until(lambda: worker.metric("soloist_queue_open") == 0, what="it is worked no more", timeout=90)
     assert len(stage.crew.backend.received("/q")) == 25
-    assert worker.ask("/readyz")[0] == worker.ask("/healthz")[0] == 200
+    assert worker.ask("/healthz")[0] == 200
+    # It sees the queues of all namespaces: whether it is ready hangs on those of other tests.
+    assert stage.namespace.name not in worker.ask("/readyz")[1]
     worker.terminate()
     assert worker.gone() == 0
     assert stage.crew.claimed() == 0
