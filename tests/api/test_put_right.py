@@ -252,6 +252,16 @@ def apart(
         made.stop()
 
 
+def all_is_there(apart: Scene) -> None:
+    install_crds(apart.namespace.cluster)
+    apart.queue("q")
+    job(apart)
+    apart.works()
+    goes_on(apart.backend, "/s")
+    apart.all_is_well()
+    apart.controller_is(200)
+
+
 def test_a_kind_that_is_deleted_is_named_until_it_is_back(apart: Scene) -> None:
     cluster = apart.namespace.cluster
     apart.secret()
@@ -271,13 +281,7 @@ def test_a_kind_that_is_deleted_is_named_until_it_is_back(apart: Scene) -> None:
     apart.event("JobsUnreadable", "Apply manifests/crds where the kind is missing")
     apart.event("RunsUnreadable", "Apply manifests/crds where the kind is missing")
     apart.controller_logs("error survived", "relist", "404")
-    install_crds(cluster)
-    apart.queue("q")
-    job(apart)
-    apart.works()
-    goes_on(apart.backend, "/s")
-    apart.all_is_well()
-    apart.controller_is(200)
+    all_is_there(apart)
 
 
 def test_a_cluster_without_the_kinds_is_named_from_the_start_until_they_are_there(apart: Scene) -> None:
@@ -291,13 +295,7 @@ def test_a_cluster_without_the_kinds_is_named_from_the_start_until_they_are_ther
     apart.controller_is(503, "FAIL cache: the first list is not through: ", "404")
     apart.event("JobsUnreadable", "Apply manifests/crds where the kind is missing")
     apart.controller_logs("error survived", "relist", "404")
-    install_crds(cluster)
-    apart.queue("q")
-    job(apart)
-    apart.works()
-    goes_on(apart.backend, "/s")
-    apart.all_is_well()
-    apart.controller_is(200)
+    all_is_there(apart)
 
 
 def test_a_kind_of_an_older_version_is_named_until_that_of_this_one_is_applied(apart: Scene) -> None:
