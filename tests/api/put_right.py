@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +18,7 @@ from tests.cluster.backend import Backend
 from tests.cluster.children import Child, until
 from tests.cluster.fixtures import Namespace, when_served
 from tests.cluster.free_ports import free_ports
+from tests.cluster.health_pages import asked
 from tests.postgres.server import Database
 from tests.queue.workers import ENTRY, Worker
 
@@ -195,14 +194,3 @@ class Scene:
     def all_is_well(self) -> None:
         self.until_condition("Accepted")
         self.worker_is(200, "1 of 1 queues are worked")
-
-
-def asked(port: int) -> tuple[int, str]:
-    """/readyz; 0 where nobody answers."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as unwell:
-        return unwell.code, unwell.read().decode()
-    except OSError:
-        return 0, ""

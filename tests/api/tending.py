@@ -6,8 +6,6 @@ the kubelet: a container that has ended is started again, under the same Pod nam
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -24,6 +22,7 @@ from tests.cluster.children import until
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import Namespace
 from tests.cluster.free_ports import free_ports
+from tests.cluster.health_pages import asked
 
 Crews = Callable[[str], Crew]
 FINAL = {"Succeeded", "Failed", "Unknown", "Interrupted", "Superseded", "Skipped", "Cancelled"}
@@ -79,22 +78,13 @@ def _start(whom: list[tuple[Crew, str]], **env: str) -> None:
 
 
 def ready(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
+    return asked(port)[0] == 200
 
 
 def not_ready(port: int) -> str:
     """What /readyz says where it says no; empty where it says yes, or nothing yet."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30):
-            return ""
-    except urllib.error.HTTPError as answer:
-        return answer.read().decode()
-    except OSError:
-        return ""
+    status, text = asked(port)
+    return "" if status == 200 else text
 
 
 def leads(member: Controller) -> bool | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from soloist.adapters.postgres.migrate import migrate
 from tests.api.elect_pods import Pod, holder
 from tests.cluster.children import until
+from tests.cluster.health_pages import asked
 from tests.cluster.proxy import TcpProxy
 from tests.postgres.server import Database
 from tests.standalone.crew import STEADY, Crew
@@ -19,25 +18,14 @@ pytestmark = pytest.mark.slow
 SOON = 120.0
 
 
-def ask(port: int, page: str) -> tuple[int, str]:
-    """Status and text; 0 where nobody answers."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=20) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as unwell:
-        return unwell.code, unwell.read().decode()
-    except OSError:
-        return 0, ""
-
-
-def asked(crew: Crew, name: str, page: str = "/readyz") -> tuple[int, str]:
+def heard(crew: Crew, name: str, page: str = "/readyz") -> tuple[int, str]:
     """Of its present life: one that lost its term on a busy machine is started again, on another port."""
     started = crew.said(name, "started")
-    return ask(started[-1]["health_port"], page) if started else (0, "")
+    return asked(started[-1]["health_port"], page) if started else (0, "")
 
 
 def answers(pod: Pod, code: int, says: str) -> bool:
-    status, text = ask(pod.health, "/readyz")
+    status, text = asked(pod.health, "/readyz")
     return status == code and says in text
 
 
@@ -50,13 +38,13 @@ def test_a_standalone_process_is_ready_whatever_is_wrong_with_its_files_and_says
     crew.start("b", folder="others")
     for name in ("a", "b"):
         for page in ("/readyz", "/healthz"):
-            until(lambda name=name, page=page: asked(crew, name, page)[0] == 200, what=f"{name}: {page}", timeout=SOON)
+            until(lambda name=name, page=page: heard(crew, name, page)[0] == 200, what=f"{name}: {page}", timeout=SOON)
     for says in ("every process with this database is a replica", "the files here are others: give both the same"):
-        until(lambda says=says: says in asked(crew, "a")[1] + asked(crew, "b")[1], what=says, timeout=SOON)
+        until(lambda says=says: says in heard(crew, "a")[1] + heard(crew, "b")[1], what=says, timeout=SOON)
     (crew.files / "jobs.yaml").write_text("half: [a")
 
     def ready_and_says_so() -> bool:
-        code, text = asked(crew, "a")
+        code, text = heard(crew, "a")
         return code == 200 and "cannot be read as YAML" in text
 
     until(ready_and_says_so, what="a is ready, and says that its file is broken", timeout=SOON)
@@ -104,10 +92,10 @@ def test_an_elector_is_ready_while_it_can_read_its_row_and_tells_whether_it_hold
                 (wire.forward if held else wire.refuse)()
                 wire.cut()
                 told = f'soloist_elect_holds{{lease="sweep"}} {held}.0'
-                until(lambda told=told: told in ask(pod.health, "/metrics")[1], what=told, timeout=SOON)
+                until(lambda told=told: told in asked(pod.health, "/metrics")[1], what=told, timeout=SOON)
                 code, says = (200, "ok   sweep: read ") if held else (503, "FAIL sweep: ")
                 until(lambda code=code, says=says: answers(pod, code, says), what=f"/readyz: {code}", timeout=SOON)
-                until(lambda: ask(pod.health, "/healthz")[0] == 200, what="it lives", timeout=SOON)
+                until(lambda: asked(pod.health, "/healthz")[0] == 200, what="it lives", timeout=SOON)
             assert holder([pod]) is pod
         finally:
             pod.stop()
