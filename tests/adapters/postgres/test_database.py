@@ -6,10 +6,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.pq import Trace
 
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.failures import RowRefused
@@ -81,6 +84,27 @@ def test_a_pooler_that_the_url_does_not_name_is_found_out(database: Place, postg
         with pooler.connect(database.name) as other:
             assert other.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
             assert other.execute(SETTINGS.decode()).fetchone() == ("0", '"$user", public')
+
+
+@pytest.mark.parametrize("statement", [b"SELECT %s::int", b"SELECT 1 / (%s::int - 1)"], ids=["good", "refused"])
+def test_behind_a_pooler_the_end_of_a_statement_is_the_last_that_is_said_so_no_server_is_kept_from_others(
+    pgbouncer: PgBouncer, postgres: Postgres, database: Place, tmp_path: Path, statement: bytes
+) -> None:
+    async def body(ours: Database) -> None:
+        async with ours.lent(seconds=60) as connection:
+            connection.pgconn.trace(said.fileno())
+            connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
+        with suppress(PermanentError):
+            await ours.fetch(statement, (1,))
+        async with ours.lent(seconds=60) as again:
+            assert again is connection
+            again.pgconn.untrace()
+
+    with (tmp_path / "said").open("w+") as said, TcpProxy(pgbouncer.port) as proxy:
+        proxy.delay(0.05)  # the answer comes after all that a client may have to say without it
+        with_database(postgres.dsn(database.name, port=proxy.port), body)
+        ours = [line.split()[2] for line in (tmp_path / "said").read_text().splitlines() if line.startswith("F")]
+    assert ours == ["Parse", "Bind", "Describe", "Execute"] * 2 + ["Sync"]
 
 
 @pytest.mark.parametrize(("query", "prepared"), [("", 1), ("?pgbouncer=true", 0), ("?statement_cache_size=0", 0)])

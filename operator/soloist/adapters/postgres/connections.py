@@ -30,6 +30,18 @@ class Connection(psycopg.AsyncConnection[Any]):
     bound: float = 0.0
     stale: bool = False
 
+    @asynccontextmanager
+    async def one_trip(self) -> AsyncIterator[None]:
+        """What is executed in the block is one transaction, in one round trip, and its end is the last that the server hears.
+
+        A pipeline of psycopg's (3.3, ``_exit_gen``) asks for a flush once it has ended. Where that comes after the answer, a
+        transaction pooler lends a server for it, which nobody else gets until this connection speaks again.
+        """
+        async with self.pipeline() as pipeline:
+            fetch = pipeline._fetch_gen
+            pipeline._fetch_gen = lambda *, flush: fetch(flush=False)  # type: ignore[method-assign]
+            yield
+
 
 @dataclass(slots=True)
 class _Kept:

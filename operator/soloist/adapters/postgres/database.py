@@ -59,7 +59,7 @@ class Database:
             if connection.bound == seconds and ahead is None:
                 await cursor.execute(query, values)
                 return await cursor.fetchall()
-            async with connection.pipeline():
+            async with connection.one_trip():
                 await self._bind(connection, seconds)
                 if ahead is not None:
                     await connection.execute(ahead)
