@@ -181,7 +181,7 @@ def idle(stage: Stage, say: Say) -> dict[str, Measured]:
 
 
 def requests(stage: Stage, say: Say) -> dict[str, Measured]:
-    return drains(stage.server, stage.folder / "requests", rounds=1 if stage.quick else 3, say=say)
+    return drains(stage.server, stage.folder / "requests", rounds=1 if stage.quick else 6, say=say)
 
 
 SECTIONS: dict[str, tuple[Section[Stage], tuple[str, ...]]] = {
