@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from soloist.domain.errors import ConfigError
 from soloist.shells.settings import ControllerSettings
 from tests.chart.rendering import CHART, ROOT, helm, refused, rendered
+
+DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+MAY_BE_NULL = {"runAsUser", "worker.replicas"}
+"""The comments beside them say what it means."""
+OPEN = {"resources", "labels", "targetCPUUtilizationPercentage"}
+"""Of the first two people take out what they do not want; without the last there must be something else to scale by."""
 
 BY_SCHEMA: list[tuple[dict[str, Any], str]] = [
     ({"controler": {"replicas": 3}}, "at '': additional properties 'controler' not allowed"),
@@ -35,6 +43,10 @@ BY_SCHEMA: list[tuple[dict[str, Any], str]] = [
     ({"image": {"pullPolicy": "Sometimes"}}, "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"),
     ({"image": {"digest": "sha256:12"}}, "at '/image/digest': 'sha256:12' does not match pattern '^(sha256:[0-9a-f]{64})?$'"),
     ({"runAsUser": 0}, "at '/runAsUser': minimum: got 0, want 1"),
+    ({"worker": {"settings": {"grace": None}}}, "at '/worker/settings': missing property 'grace'"),
+    ({"controller": {"replicas": None}}, "at '/controller': missing property 'replicas'"),
+    ({"controller": {"settings": None}}, "at '/controller': missing property 'settings'"),
+    ({"migration": None}, "at '': missing property 'migration'"),
     ({"migration": {"secret": "db"}}, "at '/migration': additional properties 'secret' not allowed"),
     ({"monitoring": {"podMonitor": {"interval": "often"}}}, "at '/monitoring/podMonitor/interval': 'often' does not match pattern '^([0-9]+(ms|s|m|h))*$'"),
 ]  # fmt: skip
@@ -63,7 +75,31 @@ def test_a_value_that_the_schema_does_not_know_is_refused(values: dict[str, Any]
         # An older Helm words it in its own way, and names the same.
         path, _, rest = sentence.removeprefix("at ").partition(": ")
         assert all(part in said for part in path.strip("'").split("/"))
-        assert all(word in said for word in re.findall(r"additional properties '([^']+)'", rest))
+        assert all(word in said for word in re.findall(r"(?:additional properties|missing property) '([^']+)'", rest))
+
+
+def nulls(values: dict[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in values.items():
+        if name not in OPEN:
+            yield (*at, name)
+            if isinstance(value, dict):
+                yield from nulls(value, (*at, name))
+
+
+@pytest.mark.parametrize("path", list(nulls(DEFAULTS)), ids=".".join)
+def test_a_value_that_is_taken_out_is_refused_by_name_or_means_what_it_means_when_it_is_empty(
+    path: tuple[str, ...],
+) -> None:
+    default: Any = DEFAULTS
+    values: Any = None
+    for name in path:
+        default = default[name]
+    for name in reversed(path):
+        values = {name: values}
+    if default in (None, "", [], {}) or ".".join(path) in MAY_BE_NULL:
+        assert rendered(values)
+    else:
+        assert f"missing property '{path[-1]}'" in refused(values) or f"{path[-1]} is required" in refused(values)
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.29.15", "1.29.15-gke.100", "1.9"])
