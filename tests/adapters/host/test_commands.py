@@ -60,7 +60,12 @@ def test_the_end_of_what_it_said_is_kept_whichever_way_it_said_it() -> None:
     [
         (("sh", "-c", "echo no; exit 3"), "CommandFailed", "exited with 3"),
         (("sh", "-c", "kill -9 $$"), "CommandFailed", "was killed by signal 9"),
-        (("/no/such/program",), "NotStarted", "/no/such/program could not be started: No such file"),
+        (
+            ("/no/such/program",),
+            "NotStarted",
+            "spec.exec.command[0], /no/such/program, could not be started: No such file",
+        ),
+        (("echo a | cat",), "NotStarted", "or [sh, -c, 'echo a | cat']."),
     ],
 )
 def test_what_failed_is_known_to_have_failed(command: tuple[str, ...], reason: str, says: str) -> None:

@@ -16,7 +16,7 @@ from soloist.adapters.files.documents import Place, read_file
 from soloist.domain.errors import ConfigError
 
 ENDINGS = frozenset({".yaml", ".yml", ".json"})
-_NOTHING = "holds no manifest, and what is in effect goes on: put one there; an empty one means that there are to be no objects."
+_NOTHING = "holds no manifest (.yaml, .yml or .json; folders in it are not read), and what is in effect goes on: put one there; an empty one means that there are to be no objects."
 _Stamp = tuple[int, int, int, int]
 _NEVER: _Stamp = (0, 0, 0, 0)
 

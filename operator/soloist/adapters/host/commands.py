@@ -75,10 +75,10 @@ class CommandLauncher:
                 preexec_fn=_die_with_parent,
             )
         except (OSError, ValueError) as error:
-            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            message = f"{order.action.command[0]} could not be started: {said}."
             output.close()
-            return FailedKnown(reason="NotStarted", message=message, retryable=True)
+            return FailedKnown(
+                reason="NotStarted", message=_not_started(order.action.command[0], error), retryable=True
+            )
         finally:
             os.close(pipe)
         try:
@@ -93,6 +93,14 @@ class CommandLauncher:
 
     async def stop(self, order: Order) -> None:
         """Whoever waits for the command is cancelled, which kills it."""
+
+
+def _not_started(program: str, error: Exception) -> str:
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    message = f"spec.exec.command[0], {program}, could not be started: {said}."
+    if isinstance(error, FileNotFoundError) and any(letter.isspace() for letter in program):
+        return f"{message} No shell reads it: write a program and its words one by one, or [sh, -c, {program!r}]."
+    return message
 
 
 def variables(order: Order) -> dict[str, str]:
