@@ -172,9 +172,9 @@ FAULTS: dict[str, type[Fault]] = {
 }
 
 
-def scene_of(crew: Crew, kind: str, fault: Fault, *, workers: int, slots: int) -> Scene:
-    """As many workers, which have ``slots`` in all and a receiver that takes its time."""
-    spec: dict[str, Any] = {"leaseSeconds": fault.lease, "maxReclaims": 100, "dsn": fault.dsn}
+def scene_of(crew: Crew, kind: str, fault: Fault, *, workers: int, slots: int, **more: Any) -> Scene:
+    """As many workers, which have ``slots`` in all and a receiver that takes its time. ``more`` of the spec goes in place of many reclaims."""
+    spec: dict[str, Any] = {"leaseSeconds": fault.lease, "dsn": fault.dsn, **(more or {"maxReclaims": 100})}
     scene = Scene(crew, made(crew, kind, concurrency={"perWorker": slots // workers}, **spec))
     crew.backend.rule(delay=0.2)
     for _ in range(workers):

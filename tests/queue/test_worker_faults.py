@@ -37,6 +37,10 @@ ALL = [
 ]
 
 
+HELD = [("frozen", "managed"), ("cut", "sidecar"), ("restarted", "inline"), ("pooler", "managed")]
+ALL_HELD = [pytest.param(fault, kind, marks=pytest.mark.long) for fault in FAULTS for kind in KINDS]
+
+
 @pytest.mark.parametrize(("fault", "kind", "workers", "rows", "times"), [*SOME, *ALL])
 def test_whatever_fails_no_row_is_lost_and_each_is_accepted_once(
     crew: Crew, fresh_postgres: Callable[..., Postgres], fault: str, kind: str, workers: int, rows: int, times: int
@@ -58,3 +62,26 @@ def test_whatever_fails_no_row_is_lost_and_each_is_accepted_once(
     print(f"{again} of {rows} came again; {len(late)} claims taken over", end="")
     print(f", {late[0]:.3f} to {late[-1]:.3f} s after their leases, {median(late):.3f} in the middle" if late else "")
     assert again <= times * 4 * slots, "only what was in hand when something failed"
+
+
+@pytest.mark.parametrize(("fault", "kind"), [*HELD, *ALL_HELD])
+def test_whatever_fails_with_hold_each_row_is_sent_once_at_the_most_and_those_that_are_parked_and_done_are_all(
+    crew: Crew, fresh_postgres: Callable[..., Postgres], fault: str, kind: str
+) -> None:
+    rows = 300
+    with ExitStack() as stack:
+        trouble = FAULTS[fault](crew, fresh_postgres)
+        trouble.enter(stack)
+        scene = scene_of(crew, kind, trouble, workers=4, slots=32, afterCrash="Hold")
+        scene.table.add(rows)
+        scene.table.goes_on()
+        trouble.strike(scene)
+        scene.table.until_over(timeout=600)
+        crew.rest()
+        found, letters = scene.table.received(), scene.table.letters()
+        print(f"{len(letters)} of {rows} were parked")
+        assert {len(requests) for requests in found.values()} == {1}, "each at most once"
+        assert {reason for reason, _ in letters.values()} <= {"Interrupted"}
+        assert found.keys() | letters.keys() == set(range(1, rows + 1))
+        assert scene.table.accepted() + len(letters) == rows, "parked and done are all"
+        assert letters if fault in ("killed", "frozen") else len(letters) <= 64
