@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,12 +16,20 @@ from click.testing import CliRunner
 from soloist.adapters.postgres.migrate import Migration, known, look, migrate, script
 from soloist.domain.errors import PermanentError, TransientError
 from soloist.shells.cli import cli
+from tests.cluster.children import until
 from tests.docs.pages import DOCS
 from tests.postgres.pooler import PgBouncer
 from tests.postgres.server import Database, Postgres
 from tests.queue.schema_dump import CHECKSUMS, SCHEMA, checksums, dump
 
 NOTHING = ("SELECT FROM pg_namespace WHERE nspname = 'soloist'", 0)
+LIFTS = 730945321600001
+"""The advisory lock under which the fence is lifted."""
+LOCKS = """
+SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database AND d.datname = current_database()
+WHERE l.locktype = 'advisory' AND l.granted = %s"""
+BEHIND = "SELECT setval('soloist.fence', 17)"
+LIFTED = "SELECT soloist.lift_fence() >= extract(epoch FROM now()) * 1000000 - 100000"
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -196,6 +206,40 @@ def test_a_fence_ahead_of_the_clock_is_never_set_back(own_queue_database: Databa
         ahead = one(connection, "SELECT setval('soloist.fence', soloist.next_fence() + 3600000000)")
         assert one(connection, "SELECT soloist.lift_fence()") == ahead
         assert one(connection, "SELECT soloist.next_fence()") == ahead + 1
+
+
+def test_a_lift_that_is_cancelled_as_the_lock_is_granted_holds_up_no_other(own_queue_database: Database) -> None:
+    connect = own_queue_database.connect
+    with connect() as cancelled, ThreadPoolExecutor(1) as pool, connect() as other:
+        process = cancelled.info.backend_pid
+        other.execute("SELECT pg_advisory_lock(%s)", (LIFTS,))
+        other.execute(BEHIND)
+        lift = pool.submit(cancelled.execute, LIFTED)
+        until(lambda: one(other, LOCKS, False), what="the lift waits for the lock", timeout=60)
+        os.kill(process, signal.SIGSTOP)  # so that it learns of the grant and of the cancel at the same time
+        try:
+            assert one(other, "SELECT pg_advisory_unlock(%s)", LIFTS)
+            assert one(other, "SELECT pg_cancel_backend(%s)", process)
+        finally:
+            os.kill(process, signal.SIGCONT)
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            lift.result(60)
+        assert one(other, LOCKS, True) == 0
+        other.execute("SET lock_timeout = '10s'")
+        assert one(other, LIFTED)
+        assert one(cancelled, LIFTED)
+
+
+def test_a_lift_holds_up_no_other_until_the_end_of_its_transaction_and_outlasts_its_rollback(
+    own_queue_database: Database,
+) -> None:
+    with own_queue_database.connect() as other, own_queue_database.connect() as lasting:
+        lasting.execute("BEGIN")
+        lasting.execute(BEHIND)
+        assert one(lasting, LIFTED)
+        assert one(other, LOCKS, True) == 0
+        lasting.execute("ROLLBACK")
+        assert one(other, "SELECT last_value > 17 FROM soloist.fence")
 
 
 def test_a_restored_dump_hands_out_no_fence_twice(

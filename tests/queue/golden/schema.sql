@@ -634,18 +634,17 @@ BEGIN
     IF reached >= present - 100000 THEN
         RETURN reached;
     END IF;
-    PERFORM pg_advisory_lock(730945321600001);
     BEGIN
+        PERFORM pg_advisory_xact_lock(730945321600001);
         present := extract(epoch FROM clock_timestamp()) * 1000000;
         reached := (SELECT f.last_value FROM soloist.fence AS f);
         IF reached < present THEN
             reached := setval('soloist.fence', present);
         END IF;
-    EXCEPTION WHEN query_canceled OR others THEN
-        PERFORM pg_advisory_unlock(730945321600001);
-        RAISE;
+        RAISE SQLSTATE 'SO005';
+    EXCEPTION WHEN SQLSTATE 'SO005' THEN
+        NULL;
     END;
-    PERFORM pg_advisory_unlock(730945321600001);
     RETURN reached;
 END $$;
 

@@ -22,8 +22,10 @@ CREATE TABLE soloist.migrations (
 CREATE SEQUENCE soloist.fence AS bigint CACHE 1 NO CYCLE;
 
 -- Lifts the fence to the present where it is more than 0.1 s behind, and says where it is. Cheap where it is not.
--- Two lifts at once could set it back, hence the lock; a lock of the session, because one that lasted until the end of
--- a caller's long transaction would hold up every other claim.
+-- Two lifts at once could set it back, hence the lock. Held until the end of a caller's long transaction it would hold
+-- up every other claim; as a lock of the session it would stay with an idle one where a cancel meets its grant. So it is
+-- taken in a block that always ends by an error, its own or a cancel: that gives back what the block locked, and leaves
+-- what setval wrote and what the variables hold.
 CREATE FUNCTION soloist.lift_fence() RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -34,18 +36,17 @@ BEGIN
     IF reached >= present - 100000 THEN
         RETURN reached;
     END IF;
-    PERFORM pg_advisory_lock(730945321600001);
     BEGIN
+        PERFORM pg_advisory_xact_lock(730945321600001);
         present := extract(epoch FROM clock_timestamp()) * 1000000;
         reached := (SELECT f.last_value FROM soloist.fence AS f);
         IF reached < present THEN
             reached := setval('soloist.fence', present);
         END IF;
-    EXCEPTION WHEN query_canceled OR others THEN
-        PERFORM pg_advisory_unlock(730945321600001);
-        RAISE;
+        RAISE SQLSTATE 'SO005';
+    EXCEPTION WHEN SQLSTATE 'SO005' THEN
+        NULL;
     END;
-    PERFORM pg_advisory_unlock(730945321600001);
     RETURN reached;
 END $$;
 
