@@ -23,10 +23,27 @@ def shared_queue_database(postgres: Postgres, migrated_template: str) -> Databas
     return postgres.create_database("q_shared", template=migrated_template)
 
 
+@pytest.fixture(scope="session")
+def shared_newer_queue_database(newer_postgres: Postgres) -> Database:
+    made = newer_postgres.create_database("q_shared")
+    migrate(made.dsn())
+    return made
+
+
 @pytest.fixture
 def queue_database(shared_queue_database: Database) -> Database:
     """Emptied, not made anew: that takes seconds where a disk is slow. For rows only; the schema stays as it is."""
-    with shared_queue_database.connect() as connection:
+    return emptied(shared_queue_database)
+
+
+@pytest.fixture
+def newer_queue_database(shared_newer_queue_database: Database) -> Database:
+    """The same on the server of a newer major version."""
+    return emptied(shared_newer_queue_database)
+
+
+def emptied(database: Database) -> Database:
+    with database.connect() as connection:
         connection.execute("DROP SCHEMA IF EXISTS app CASCADE")
         tables = connection.execute(
             "SELECT format('%I.%I', schemaname, tablename), schemaname FROM pg_tables"
@@ -34,7 +51,7 @@ def queue_database(shared_queue_database: Database) -> Database:
         ).fetchall()
         for name, schema in tables:
             connection.execute(f"DELETE FROM {name}" if schema == "soloist" else f"DROP TABLE {name}")
-    return shared_queue_database
+    return database
 
 
 @pytest.fixture
