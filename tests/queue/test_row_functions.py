@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
+from psycopg.sql import SQL
 
 import tests.queue.databases as databases
 from soloist.adapters.postgres.registration import register
@@ -23,7 +24,7 @@ from tests.contracts.rows import HOUR, Key
 from tests.docs.pages import DOCS
 from tests.postgres.server import Database as Place
 from tests.queue.caller import Caller
-from tests.queue.examples import BLOCK
+from tests.queue.examples import BLOCK, node
 from tests.queue.mapped_world import QUEUE, MappedWorld, in_world, made, spec_of
 from tests.queue.plans import explained
 from tests.queue.rows import Connection, scalar
@@ -325,7 +326,111 @@ def test_many_callers_at_once_share_the_rows(enter: Enter, queue_database: Place
     enter("snake", body)
 
 
-def test_a_claim_by_function_is_an_index_scan_whatever_the_statistics_say(enter: Enter) -> None:
+LOOP = """
+CREATE TABLE app.notes (n int GENERATED ALWAYS AS IDENTITY, step text, since timestamptz(3), became timestamptz(3));
+CREATE PROCEDURE app.work_loop(queue text) LANGUAGE plpgsql AS $$
+DECLARE
+    row record;
+    since timestamptz;
+BEGIN
+    PERFORM pg_sleep(0.05);
+    EXECUTE $new${new}$new$;
+    COMMIT;
+    since := clock_timestamp();
+    SELECT * INTO row FROM soloist.claim_rows(queue, 10, '1 hour');
+    INSERT INTO app.notes (step, since, became) SELECT 'claimed', since, held_until - interval '1 hour' FROM soloist.claims;
+    COMMIT;
+    PERFORM pg_sleep(0.05);
+    since := clock_timestamp();
+    PERFORM soloist.renew_row(queue, row.pk, row.fence, '1 hour');
+    INSERT INTO app.notes (step, since, became) SELECT 'renewed', since, held_until - interval '1 hour' FROM soloist.claims;
+    COMMIT;
+    PERFORM pg_sleep(0.05);
+    since := clock_timestamp();
+    PERFORM soloist.fail_row(queue, row.pk, row.fence, '410', NULL);
+    PERFORM soloist.retry_dead_rows(queue, ARRAY(SELECT id FROM soloist.dead_rows));
+    INSERT INTO app.notes (step, since, became) SELECT 'back', since, {next} FROM {table} AS q;
+    COMMIT;
+    PERFORM pg_sleep(0.05);
+    since := clock_timestamp();
+    SELECT * INTO row FROM soloist.claim_rows(queue);
+    PERFORM soloist.fail_row(queue, row.pk, row.fence, '503', '1 minute');
+    INSERT INTO app.notes (step, since, became) SELECT 'failed', since, {next} - interval '1 minute' FROM {table} AS q;
+END $$;"""
+
+
+@pytest.mark.parametrize("label", ["prisma", "snake", "composite", "bare", "schedules"])
+def test_in_a_call_that_commits_what_comes_due_is_claimed_and_all_times_count_from_the_moment(
+    enter: Enter, label: str
+) -> None:
+    async def body(caller: Caller) -> None:
+        user, shape = caller.world.user, caller.world.shape
+        due = shape.due("q") if label not in ("bare", "schedules") else SQL("(SELECT held_until FROM soloist.claims)")
+        work = LOOP.format(
+            new=user.new.format(due="clock_timestamp()", count=1),
+            next=due.as_string(caller.connection),
+            table=user.name,
+        )
+        caller.connection.execute(work)
+        caller.connection.execute(f"CALL app.work_loop('{QUEUE}')")
+        notes = caller.connection.execute("SELECT step, became - since FROM app.notes ORDER BY n").fetchall()
+        assert [step for step, _ in notes] == ["claimed", "renewed", "back", "failed"]
+        late = {step: later.total_seconds() for step, later in notes}
+        assert min(late.values()) >= 0, late
+
+    enter(label, body)
+
+
+@pytest.mark.parametrize("label", ["prisma", "composite", "schedules"])
+def test_a_row_that_is_renewed_in_an_open_transaction_is_passed_over_and_those_behind_it_are_claimed(
+    enter: Enter, queue_database: Place, label: str
+) -> None:
+    async def body(caller: Caller) -> None:
+        (key,) = await caller.world.add(due_in=-HOUR)
+        (row,) = caller.claim()
+        await caller.world.lapse()
+        behind = await caller.world.add(4)
+        caller.connection.execute("SET lock_timeout = '5 s'")
+        ours = databases.opened(queue_database.dsn(), statement_timeout=5.0)
+        workers = MappedWorld(ours, caller.world.connection, caller.world.user, caller.world.shape)
+        with queue_database.connect(autocommit=False) as other:
+            Caller(other, caller.world).one("renew_row", row, "1 hour")
+            claimed = [caller.key(each) for each in caller.claim(2)]
+            claimed += [each.row for each in await workers.rows().claim(10)]
+            assert sorted(claimed) == sorted(behind)
+            other.commit()
+        assert caller.claim(10) == [], "the lease is a new one"
+        await caller.world.lapse()
+        with queue_database.connect(autocommit=False) as other:
+            Caller(other, caller.world).one("renew_row", row, "1 hour")
+            other.rollback()
+        again = next(each for each in caller.claim(10) if caller.key(each) == key)
+        assert again.reclaims == 1, "what was rolled back renewed nothing"
+        await ours.close()
+
+    enter(label, body)
+
+
+def test_a_renewal_waits_for_no_transaction_that_writes_the_row_and_a_lost_one_locks_nothing(
+    enter: Enter, queue_database: Place
+) -> None:
+    async def body(caller: Caller) -> None:
+        await caller.world.add(2)
+        lost, held = caller.claim(2)
+        assert caller.one("release_row", lost) == "Accepted"
+        (taken,) = caller.claim(2)
+        caller.connection.execute("SET lock_timeout = '5 s'")
+        with queue_database.connect(autocommit=False) as other:
+            other.execute('UPDATE app."WebhookDelivery" SET "eventId" = "eventId" || $$ again$$')
+            assert set(caller.renew(taken, held)) == {taken.fence, held.fence}
+            other.commit()
+            assert Caller(other, caller.world).renew(lost, held) == [held.fence]
+            assert caller.one("complete_row", taken) == "Accepted"
+
+    enter("prisma", body)
+
+
+def test_claims_and_renewals_by_function_are_index_scans_whatever_the_statistics_say(enter: Enter) -> None:
     async def body(caller: Caller) -> None:
         user = caller.world.user
         caller.connection.execute(f"ALTER TABLE {user.name} SET (autovacuum_enabled = off); ANALYZE {user.name}")
@@ -337,6 +442,16 @@ def test_a_claim_by_function_is_an_index_scan_whatever_the_statistics_say(enter:
         assert "Index Scan WebhookDelivery_status_nextAttemptAt_idx" in claim.nodes
         assert not [node for node in claim.nodes if "Seq Scan" in node or "Bitmap" in node]
         assert claim.buffers < 900
+        rows = caller.claim(10)
+        (renewal,) = explained(
+            caller.connection,
+            "SELECT soloist.renew_rows(%s, %s, %s, '1 min')",
+            (QUEUE, [row.pk for row in rows], [row.fence for row in rows]),
+            table=caller.world.shape.table.name.table,
+        )
+        assert {"LockRows", "Index Scan WebhookDelivery_pkey", "Index Scan claims_pkey"} <= renewal.nodes
+        assert not [node for node in renewal.nodes if "Seq Scan" in node or "Bitmap" in node]
+        assert renewal.buffers < 900
 
     enter("prisma", body)
 
@@ -369,6 +484,42 @@ def test_the_page_of_the_docs_works_as_it_is_written(
     )
     assert refused.exit_code != 0
     assert "need no registration: call soloist.claim('default/emails')" in refused.output
+
+
+NODE = """(async () => {
+  const client = new Client({ connectionString: process.env.DATABASE_URL });
+  await client.connect();
+  const { rows } = await client.query("SELECT pk, fence, attempt FROM soloist.claim_rows($1, 2, '60 s', 'node-1')", [QUEUE]);
+  await client.query("SELECT soloist.renew_rows($1, $2, $3, '60 s')", [QUEUE, rows.map((r) => r.pk), rows.map((r) => r.fence)]);
+  for (const row of [...rows, rows[0]]) {
+    await client.query("BEGIN");
+    try {
+      await client.query("INSERT INTO app.effects (pk) VALUES ($1)", [row.pk]);
+      await client.query("SELECT soloist.complete_row($1, $2, $3)", [QUEUE, row.pk, row.fence]);
+      await client.query("COMMIT");
+    } catch (error) {
+      await client.query("ROLLBACK");
+      console.log(error.code);
+    }
+  }
+  await client.end();
+})();"""
+
+
+@pytest.mark.parametrize("label", ["prisma", "composite"])
+def test_node_works_rows_each_in_the_transaction_of_its_effect(
+    enter: Enter, queue_database: Place, tmp_path: Path, label: str
+) -> None:
+    async def body(caller: Caller) -> None:
+        keys = await caller.world.add(2)
+        caller.connection.execute("CREATE TABLE app.effects (pk text)")
+        then = f"const QUEUE = '{QUEUE}';\n{NODE}"
+        assert await asyncio.to_thread(node, tmp_path, ["node-enqueue"], then, queue_database.dsn()) == "SO001"
+        assert caller.states(keys) == ["done", "done"]
+        effects = [row[0] for row in caller.connection.execute("SELECT pk FROM app.effects")]
+        assert sorted(map(caller.key, effects)) == sorted(keys)
+
+    enter(label, body)
 
 
 def is_of_table(line: str) -> bool:

@@ -171,7 +171,8 @@ BEGIN
         RAISE EXCEPTION 'the rows of queue "%" are its application''s to move', queue
             USING ERRCODE = '0A000', HINT = 'Give the row another status or due time, or delete it.';
     END IF;
-    FOR gone IN EXECUTE q.cancel USING ARRAY(SELECT DISTINCT a.pk FROM unnest(pks) AS a(pk)) LOOP
+    FOR gone IN EXECUTE q.cancel USING ARRAY(SELECT DISTINCT a.pk FROM unnest(pks) AS a(pk)), clock_timestamp()
+    LOOP
         keys := keys || gone;
     END LOOP;
     DELETE FROM soloist.claims AS k WHERE k.key = ANY (keys);
@@ -332,7 +333,8 @@ BEGIN
         over_pks := '{}'; over_fences := '{}'; over_reasons := '{}'; over_errors := '{}';
         -- One status goes first, by chance, or the last of several would starve.
         FOR fence, reclaims, attempt, tries, due_at, pk, payload, columns IN
-            EXECUTE q.claims[1 + floor(random() * cardinality(q.claims))::integer] USING left_to_claim, lease, worker
+            EXECUTE q.claims[1 + floor(random() * cardinality(q.claims))::integer]
+            USING left_to_claim, lease, worker, clock_timestamp()
         LOOP
             got := got + 1;
             most := q.max_attempts;
@@ -939,6 +941,7 @@ CREATE FUNCTION soloist.renew_rows(queue text, pks text[], fences bigint[], leas
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET jit TO 'off'
@@ -946,7 +949,7 @@ CREATE FUNCTION soloist.renew_rows(queue text, pks text[], fences bigint[], leas
 DECLARE
     q soloist.mapped_queues := soloist.mapped_queue(queue);
 BEGIN
-    RETURN QUERY EXECUTE q.renew USING pks, fences, lease;
+    RETURN QUERY EXECUTE q.renew USING pks, fences, lease, clock_timestamp();
 END $$;
 
 CREATE FUNCTION soloist.retry_dead(ids bigint[]) RETURNS SETOF bigint
@@ -996,7 +999,7 @@ CREATE FUNCTION soloist.retry_dead_rows(queue text, ids bigint[]) RETURNS TABLE(
 DECLARE
     q soloist.mapped_queues := soloist.mapped_queue(queue);
 BEGIN
-    RETURN QUERY EXECUTE q.retry USING ids;
+    RETURN QUERY EXECUTE q.retry USING ids, clock_timestamp();
 END $$;
 
 CREATE FUNCTION soloist.settle(ids bigint[], fences bigint[], outcomes text[], errors text[], retry_in interval[]) RETURNS SETOF bigint
@@ -1138,7 +1141,8 @@ BEGIN
         FROM soloist.claims AS c WHERE c.key = q.source || ':' || a.pk AND c.fence = a.fence
         LIMIT 1
     ) AS k ON true;
-    FOR written IN EXECUTE q.settle USING pks, fences, words, counted, said, waits, reasons LOOP
+    FOR written IN EXECUTE q.settle USING pks, fences, words, counted, said, waits, reasons, clock_timestamp()
+    LOOP
         verdicts[written.n] := CASE
             WHEN q.handler AND words[written.n] = 'Done'
                 THEN CASE written.outcome WHEN 'Done' THEN 'Accepted' ELSE 'StillDue' END

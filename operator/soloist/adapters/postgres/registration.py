@@ -1,7 +1,9 @@
 """Puts what a mapping means in SQL into the database, so that workers in any language claim its rows by functions.
 
-They are the very statements that our own workers send, with numbers for parameters. The functions run them with the rights of
-their caller, so only the owner of the schema soloist may put any there; whoever is not is told so.
+They are the statements that our own workers send, with numbers for parameters. What time it is is one too, since the clock of
+a statement stands still in a procedure that works row after row; and a renewal may be of a transaction that goes on. The
+functions run them with the rights of their caller, so only the owner of the schema soloist may put any there; whoever is not
+is told so.
 
 Where claims are in the sidecar only: it remembers how a row was when it was claimed, which a caller cannot be trusted to.
 """
@@ -10,10 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from psycopg.sql import SQL, Composable
+from psycopg.sql import SQL, Composable, Composed, Placeholder
 
 from soloist.adapters.postgres.cancel_sql import cancel
-from soloist.adapters.postgres.column_sql import Text, counted
+from soloist.adapters.postgres.column_sql import NOW, Text, counted
 from soloist.adapters.postgres.database import Database
 from soloist.adapters.postgres.mapped_opening import shape_in
 from soloist.adapters.postgres.mapped_sql import COMMA, Shape
@@ -26,8 +28,8 @@ from soloist.domain.queue_spec import AfterCrash, Column, QueueSpec
 from soloist.domain.queue_tables import OutcomeBy
 
 _PLACE = re.compile(r"%%|%\((\w+)\)s")
-_CLAIM = {"most": "$1", "lease": "$2", "worker": "$3", "after": "'-infinity'", "without": "'{}'"}
-_SETTLE = {"fence": "$2", "outcome": "$3", "counted": "$4", "error": "$5", "wait": "$6", "reason": "$7"}
+_CLAIM = {"most": "$1", "lease": "$2", "worker": "$3", "now": "$4", "after": "'-infinity'", "without": "'{}'"}
+_SETTLE = {"fence": "$2", "outcome": "$3", "counted": "$4", "error": "$5", "wait": "$6", "reason": "$7", "now": "$8"}
 
 
 async def register(database: Database, name: str, spec: QueueSpec) -> None:
@@ -56,10 +58,10 @@ def registration(shape: Shape, spec: QueueSpec) -> Mapping[str, Any]:
         "waits": waits,
         "jitter": spec.retry.jitter,
         "claims": [_text(_claim(shape, first), _CLAIM) for first in range(len(shape.statuses("q")))],
-        "renew": _text(renew(shape), {**keys, "fence": "$2", "lease": "$3"}),
+        "renew": _text(renew(shape, locks_rows=True), {**keys, "fence": "$2", "lease": "$3", "now": "$4"}),
         "settle": _text(settle(shape), {**keys, **_SETTLE}),
-        "retry": _text(retry(shape), {"ids": "$1"}),
-        "cancel": None if handler else _text(cancel(shape), {**keys, "fence": "NULL"}),
+        "retry": _text(retry(shape), {"ids": "$1", "now": "$2"}),
+        "cancel": None if handler else _text(cancel(shape), {**keys, "fence": "NULL", "now": "$2"}),
     }
 
 
@@ -86,4 +88,13 @@ def _keys(shape: Shape) -> dict[str, str]:
 
 def _text(composed: Composable, places: Mapping[str, str]) -> str:
     """Numbers where psycopg would look for names; a percent sign of the user's is doubled for it, and single again here."""
-    return _PLACE.sub(lambda match: "%" if match[1] is None else places[match[1]], composed.as_string(None))
+    text = _timed(composed).as_string(None)
+    return _PLACE.sub(lambda match: "%" if match[1] is None else places[match[1]], text)
+
+
+def _timed(composed: Composable) -> Composable:
+    """With ``%(now)s`` for the time. A parameter is one value for all of a statement and good for an index, as a volatile
+    clock in its text would not be."""
+    if isinstance(composed, Composed):
+        return Composed([_timed(part) for part in composed])
+    return Placeholder("now") if composed == NOW else composed

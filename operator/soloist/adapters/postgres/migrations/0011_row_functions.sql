@@ -3,6 +3,8 @@
 -- What a mapping means in SQL is composed by the program and put here, with `soloist queue register`. These texts are run
 -- with the rights of whoever calls the functions below, so writing them is for the owner of the schema alone: a role that
 -- could would borrow the rights of every role that works a queue.
+-- The last parameter of each text is what time it is: the clock of a statement stands still in a procedure that works row
+-- after row.
 CREATE TABLE soloist.mapped_queues (
     queue text PRIMARY KEY,
     registered_at timestamp with time zone NOT NULL DEFAULT pg_catalog.clock_timestamp(),
@@ -103,7 +105,8 @@ BEGIN
         FROM soloist.claims AS c WHERE c.key = q.source || ':' || a.pk AND c.fence = a.fence
         LIMIT 1
     ) AS k ON true;
-    FOR written IN EXECUTE q.settle USING pks, fences, words, counted, said, waits, reasons LOOP
+    FOR written IN EXECUTE q.settle USING pks, fences, words, counted, said, waits, reasons, clock_timestamp()
+    LOOP
         verdicts[written.n] := CASE
             WHEN q.handler AND words[written.n] = 'Done'
                 THEN CASE written.outcome WHEN 'Done' THEN 'Accepted' ELSE 'StillDue' END
@@ -156,7 +159,8 @@ BEGIN
         over_pks := '{}'; over_fences := '{}'; over_reasons := '{}'; over_errors := '{}';
         -- One status goes first, by chance, or the last of several would starve.
         FOR fence, reclaims, attempt, tries, due_at, pk, payload, columns IN
-            EXECUTE q.claims[1 + floor(random() * cardinality(q.claims))::integer] USING left_to_claim, lease, worker
+            EXECUTE q.claims[1 + floor(random() * cardinality(q.claims))::integer]
+            USING left_to_claim, lease, worker, clock_timestamp()
         LOOP
             got := got + 1;
             most := q.max_attempts;
@@ -189,11 +193,13 @@ BEGIN
     END LOOP;
 END $$;
 
--- A whole lease from now for each; gives the fences that still hold.
+-- A whole lease from now for each; gives the fences that still hold. Others see it once it is committed. Until then claims
+-- pass over a row of it that was free to be locked, and wait at the others once their lease is over.
 CREATE FUNCTION soloist.renew_rows(queue text, pks text[], fences bigint[], lease interval) RETURNS SETOF bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
@@ -201,7 +207,7 @@ AS $$
 DECLARE
     q soloist.mapped_queues := soloist.mapped_queue(queue);
 BEGIN
-    RETURN QUERY EXECUTE q.renew USING pks, fences, lease;
+    RETURN QUERY EXECUTE q.renew USING pks, fences, lease, clock_timestamp();
 END $$;
 
 -- Dead rows back to work, by the ids of their letters in soloist.dead_rows: due now, with a fresh budget of tries. Gives
@@ -218,7 +224,7 @@ AS $$
 DECLARE
     q soloist.mapped_queues := soloist.mapped_queue(queue);
 BEGIN
-    RETURN QUERY EXECUTE q.retry USING ids;
+    RETURN QUERY EXECUTE q.retry USING ids, clock_timestamp();
 END $$;
 
 -- Takes rows out of work, by their primary keys, also one that is being worked: its worker finds its claim lost. They get the
@@ -241,7 +247,8 @@ BEGIN
         RAISE EXCEPTION 'the rows of queue "%" are its application''s to move', queue
             USING ERRCODE = '0A000', HINT = 'Give the row another status or due time, or delete it.';
     END IF;
-    FOR gone IN EXECUTE q.cancel USING ARRAY(SELECT DISTINCT a.pk FROM unnest(pks) AS a(pk)) LOOP
+    FOR gone IN EXECUTE q.cancel USING ARRAY(SELECT DISTINCT a.pk FROM unnest(pks) AS a(pk)), clock_timestamp()
+    LOOP
         keys := keys || gone;
     END LOOP;
     DELETE FROM soloist.claims AS k WHERE k.key = ANY (keys);
