@@ -46,7 +46,7 @@ def manifest(user: UserTable, dsn: str, **spec: Any) -> str:
     whole = user.manifest(**spec)
     if user is MANAGED:
         del whole["table"]
-    queue = {"kind": "WorkQueue", "metadata": {"name": "q"}, "spec": whole}
+    queue = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "q"}, "spec": whole}
     secret = {"kind": "Secret", "metadata": {"name": "db"}, "stringData": {"uri": with_password(dsn)}}
     return yaml.safe_dump_all([queue, secret])
 

@@ -68,6 +68,7 @@ def test_a_queue_that_cannot_be_worked_says_why_without_its_password_and_the_oth
     crew.queue("typo", dsn=f"postgresql://postgres:{secret}@127.0.0.1:1/x?conection_limit=3")
     crew.queue("lost", dsn=f"postgresql://postgres:{secret}@127.0.0.1:1/x")
     crew.queue("wrong", leaseSeconds=3)
+    crew.queue("letter", aftercrash="Hold")
     crew.queue("nosecret")
     del crew.documents["db-nosecret"]
     crew.write()
@@ -82,14 +83,17 @@ def test_a_queue_that_cannot_be_worked_says_why_without_its_password_and_the_oth
     assert '"conection_limit", which is not known: write connection_limit' in errors["typo"]
     assert "cannot be reached" in errors["lost"]
     assert "Secret default/db-nosecret is in none of the files" in errors["nosecret"]
-    (invalid,) = worker.said("spec cannot be used")
-    assert (invalid["queue"], invalid["field"]) == ("wrong", "spec.leaseSeconds")
+    invalid = {line["queue"]: line["field"] for line in worker.said("spec cannot be used")}
+    assert invalid == {"wrong": "spec.leaseSeconds", "letter": "spec.aftercrash"}
     code, page = worker.ask("/readyz")
     assert code == 200, "it can work one"
     (line,) = (line for line in page.splitlines() if " queues: " in line)
     assert line.startswith("ok   queues: 1 of 5 queues are worked; default/empty: ")
     assert [word for word in ("run soloist migrate on it", "conection_limit", "cannot be reached", "in none of the files") if word not in line] == []  # fmt: skip
     assert "default/wrong" not in line, "a spec that cannot be used is not the Pod's trouble"
+    (line,) = (line for line in page.splitlines() if line.startswith("ok   files: "))
+    assert "default/wrong: spec.leaseSeconds " in line
+    assert "default/letter: spec.aftercrash is no field that is of use here: write spec.afterCrash." in line
     assert secret not in worker.process.log.read_text() + page
     crew.database.server.drop_database("nothing_in_it")
 

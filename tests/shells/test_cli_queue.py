@@ -19,6 +19,8 @@ from soloist.shells.cli_queue_list import overview
 from soloist.shells.cli_text import WrongWords
 from tests.shells.queue_world import SPEC, letter, place, queue
 
+HEAD = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue"}
+
 NOON = datetime(2026, 10, 15, 12, tzinfo=UTC)
 
 
@@ -87,7 +89,7 @@ def test_what_is_no_place_in_the_list_is_refused(text: str) -> None:
 
 def _manifest(name: str = "q", namespace: str | None = None, secret: bool = True) -> str:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    made = [{"kind": "WorkQueue", "metadata": metadata, "spec": SPEC}]
+    made = [{**HEAD, "metadata": metadata, "spec": SPEC}]
     uri = {"uri": "postgresql://me:s3cr3t@127.0.0.1:1/x"}
     held = {"kind": "Secret", "metadata": {**metadata, "name": "db"}, "stringData": uri}
     return yaml.safe_dump_all([*made, *([held] if secret else [])])
@@ -139,10 +141,20 @@ def test_no_way_to_a_cluster_is_a_sentence(command: list[str], tmp_path: Path) -
 
 def test_letters_of_a_queue_whose_spec_cannot_be_used_are_not_guessed_at(tmp_path: Path) -> None:
     file = tmp_path / "queue.yaml"
-    file.write_text(yaml.safe_dump({"kind": "WorkQueue", "metadata": {"name": "q"}, "spec": {}}))
+    file.write_text(yaml.safe_dump({**HEAD, "metadata": {"name": "q"}, "spec": {}}))
     result = invoke("dead", "q", "-f", str(file), "--database", "postgresql://127.0.0.1:1/x")
     assert result.exit_code == 1
     assert "default/q cannot be used: spec.database" in result.output
+
+
+def test_a_field_that_does_not_exist_stops_the_queue_and_is_named_with_the_one_that_is_near(tmp_path: Path) -> None:
+    file = tmp_path / "queue.yaml"
+    file.write_text(_manifest().replace("spec:", "spec:\n  aftercrash: Hold"))
+    result = invoke("check", "q", "-f", str(file))
+    assert result.exit_code == 1
+    assert "FieldUnknown: spec.aftercrash is no field that is of use here: write spec.afterCrash." in result.output
+    assert "The queue is not worked until the errors are mended." in result.output
+    assert "spec.afterCrash" in invoke("dead", "q", "-f", str(file)).output
 
 
 def test_a_queue_that_another_serves_is_stopped() -> None:

@@ -18,6 +18,7 @@ from soloist.shells.standalone_settings import load
 
 OWN = "postgresql://own/db"
 QUEUE = """
+apiVersion: soloist.dev/v1alpha1
 kind: WorkQueue
 metadata: {name: q}
 spec:

@@ -61,7 +61,13 @@ def test_each_row_is_accepted_once_whoever_is_frozen_cut_off_or_killed(
     crew.backend.rule("/hooks", delay=0.5)
     deliver = {"http": {"url": crew.backend.url("/hooks"), "timeoutSeconds": 7}}
     crew.write(
-        "queues.yaml", {"kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": {**SPEC, "deliver": deliver}}
+        "queues.yaml",
+        {
+            "apiVersion": "soloist.dev/v1alpha1",
+            "kind": "WorkQueue",
+            "metadata": {"name": "hooks"},
+            "spec": {**SPEC, "deliver": deliver},
+        },
     )
     for name in ("a", "b", "c"):
         crew.start(name)

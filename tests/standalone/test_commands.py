@@ -125,9 +125,9 @@ def test_the_leader_counts_the_rows_of_its_queues_and_says_which_cannot_be_worke
     good = {"database": database, "deliver": deliver, "suspend": True}
     crew.write(
         "queues.yaml",
-        {"kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": good},
-        {"kind": "WorkQueue", "metadata": {"name": "lost"}, "spec": {**good, "table": {"name": "public.nowhere"}}},
-        {"kind": "WorkQueue", "metadata": {"name": "away"}, "spec": {**good, "database": {"secretName": "far", "key": "uri"}}},
+        {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": good},
+        {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "lost"}, "spec": {**good, "table": {"name": "public.nowhere"}}},
+        {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "away"}, "spec": {**good, "database": {"secretName": "far", "key": "uri"}}},
         {"kind": "Secret", "metadata": {"name": "far"}, "stringData": {"uri": "postgresql://127.0.0.1:1/far"}},
     )  # fmt: skip
     crew.ask("SELECT soloist.enqueue('default/hooks', '{}') FROM generate_series(1, 3)")

@@ -43,7 +43,10 @@ def test_a_database_that_is_killed_is_started_again_and_nothing_is_lost_or_twice
         "retry": {"schedule": ["2s"], "maxAttempts": 20},
     }
     crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"))
-    crew.write("queues.yaml", {"kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": spec})
+    crew.write(
+        "queues.yaml",
+        {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": spec},
+    )
     for name in ("a", "b", "c"):
         crew.start(name)
     for name in ("a", "b", "c"):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from click.testing import CliRunner
 
 from soloist.domain.instants import parse_time, stamp
+from soloist.shells.cli import cli
 from tests.cluster.backend import Received
 from tests.cluster.children import until
+from tests.cluster.health_pages import asked
 from tests.standalone.crew import STEADY, Crew, Raw, job
 
 pytestmark = pytest.mark.slow
@@ -52,6 +55,70 @@ def test_a_broken_file_keeps_its_jobs_as_they_were_and_says_why_also_to_the_next
     until(lambda: reason(crew, "sweep") == "", what="the reason is gone once it is mended", timeout=120)
     (crew.files / "jobs.yaml").unlink()
     until(lambda: crew.stored("sweep") is None, what="a job whose file is gone is gone", timeout=120)
+
+
+def test_a_wrong_letter_in_the_kind_of_a_running_file_removes_nothing_and_says_why_until_it_is_mended(
+    crew: Crew,
+) -> None:
+    crew.env = dict(STEADY)
+    crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s"))
+    crew.ready("a")
+    crew.backend.wait(2, path="/sweep", timeout=120)
+    before, runs = crew.stored("sweep"), names_of(crew, "JobRun")
+    assert before is not None
+    crew.write("jobs.yaml", {**crew.job("sweep", schedule="@every 2s"), "kind": "ScheduledJbo"}, crew.job("late", schedule="@every 1s"))  # fmt: skip
+    why = "jobs.yaml: document 1 (\"sweep\"): kind 'ScheduledJbo' is not known here: write ScheduledJob."
+    until(lambda: why in reason(crew, "sweep"), what="the job says why", timeout=120)
+    assert [line["sentence"].endswith(why) for line in crew.said("a", "file not taken")] == [True]
+    code, page = asked(crew.hear("a", "started")["health_port"], "/readyz")
+    assert (code, why in page) == (200, True)
+    told = CliRunner().invoke(cli, ["why", "late", "--database", crew.url]).output
+    assert 'There is no ScheduledJob "late"' in told
+    assert "while its file is not taken as it is" in told
+    crew.backend.wait(len(crew.backend.received("/sweep")) + 2, path="/sweep", timeout=120)
+    crew.write("jobs.yaml", crew.job("sweep", schedule="@every 2s"))
+    until(lambda: reason(crew, "sweep") == "", what="the reason is gone once it is mended", timeout=120)
+    after = crew.stored("sweep")
+    assert after is not None
+    assert (after["metadata"]["uid"], after["spec"]["schedule"]) == (before["metadata"]["uid"], "@every 2s")
+    assert runs <= names_of(crew, "JobRun"), "no run was removed"
+    assert [line["removed"] for line in crew.said("a", "files are in effect") if line["removed"]] == []
+    page = asked(crew.hear("a", "started")["health_port"], "/readyz")[1]
+    assert "files: all files are taken" in page
+
+
+def test_a_queue_whose_file_gets_a_field_that_does_not_exist_goes_on_as_it_was_and_says_why(crew: Crew) -> None:
+    crew.env = dict(STEADY)
+    spec: Raw = {
+        "database": {"secretName": "own", "key": "uri"},
+        "deliver": {"http": {"url": crew.backend.url("/pay")}},
+    }
+    pay = {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "pay"}}
+    crew.write("queues.yaml", {**pay, "spec": {**spec, "afterCrash": "Hold"}})
+    crew.ready("a")
+    crew.hear("a", "queue is worked")
+    new = {**pay, "metadata": {"name": "new"}}
+    crew.write("queues.yaml", *({**each, "spec": {**spec, "aftercrash": "Hold"}} for each in (pay, new)))
+    why = "spec.aftercrash is no field that is of use here: write spec.afterCrash."
+    until(
+        lambda: f"default/pay: queues.yaml: default/pay: {why}" in listed(crew), what="the list says why", timeout=150
+    )
+    assert [each["spec"].get("afterCrash") for each in crew.objects("WorkQueue")] == ["Hold"]
+    assert names_of(crew, "WorkQueue") == {"pay"}, "one that is new is not made"
+    for name in ("pay", "new"):
+        sentence = f"queues.yaml: default/{name}: {why}"
+        assert sentence in asked(crew.hear("a", "started")["health_port"], "/readyz")[1]
+        assert sentence in [line["sentence"] for line in crew.said("a", "file not taken")]
+    crew.ask("SELECT soloist.enqueue('default/pay', '{}')")
+    crew.backend.wait(1, path="/pay", timeout=120)
+    assert crew.said("a", "queue is worked no more") == []
+    crew.write("queues.yaml", *({**each, "spec": {**spec, "afterCrash": "Hold"}} for each in (pay, new)))
+    until(
+        lambda: names_of(crew, "WorkQueue") == {"pay", "new"} and why not in listed(crew),
+        what="it is mended",
+        timeout=150,
+    )
+    assert "files: all files are taken" in asked(crew.hear("a", "started")["health_port"], "/readyz")[1]
 
 
 def test_a_spec_that_cannot_be_used_changes_nothing_where_there_was_one_that_could(crew: Crew) -> None:
@@ -187,6 +254,14 @@ def over(crew: Crew, run: str) -> Raw | None:
 def reason(crew: Crew, name: str) -> str:
     stored = crew.stored(name)
     return str((stored or {}).get("metadata", {}).get("annotations", {}).get(REFUSED, ""))
+
+
+def names_of(crew: Crew, kind: str) -> set[str]:
+    return {each["metadata"]["name"] for each in crew.objects(kind)}
+
+
+def listed(crew: Crew) -> str:
+    return str(CliRunner().invoke(cli, ["queue", "list", "--database", crew.url]).output)
 
 
 def invalid(crew: Crew, name: str) -> bool:

@@ -52,8 +52,13 @@ def test_dead_rows_of_queues_that_are_rows_are_listed_retried_and_purged(crew: C
     hooks = {**own, "deliver": {"http": {"url": crew.backend.url("/hooks")}}}
     crew.write(
         "queues.yaml",
-        {"kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": hooks},
-        {"kind": "WorkQueue", "metadata": {"name": "orders"}, "spec": ORDERS.manifest(**own)},
+        {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": hooks},
+        {
+            "apiVersion": "soloist.dev/v1alpha1",
+            "kind": "WorkQueue",
+            "metadata": {"name": "orders"},
+            "spec": ORDERS.manifest(**own),
+        },
     )
     with crew.connect() as connection:
         connection.execute("CREATE SCHEMA app")

@@ -60,7 +60,10 @@ def begin(crew: Crew, primary: Postgres, standby: Postgres, *, timeout: int = 50
     crew.write("jobs.yaml", crew.job("sweep", schedule="@every 1s", concurrencyPolicy="Allow"), rows)
     deliver = {"http": {"url": crew.backend.url("/hooks"), "timeoutSeconds": timeout}}
     spec = {"database": OWN, "deliver": deliver, **queue}
-    crew.write("queues.yaml", {"kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": spec})
+    crew.write(
+        "queues.yaml",
+        {"apiVersion": "soloist.dev/v1alpha1", "kind": "WorkQueue", "metadata": {"name": "hooks"}, "spec": spec},
+    )
     for name in ("a", "b"):
         crew.ready(name)
     go_on(crew)

@@ -17,6 +17,7 @@ from soloist.domain.spec import Invalid, parse_spec
 from soloist.domain.unread import unread
 
 FILE, REFUSED = "soloist.dev/file", "soloist.dev/refused"
+GOES_ON = "What was in effect before goes on."
 KIND = "ScheduledJob"
 Raw = dict[str, Any]
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -54,17 +55,17 @@ def plan(
     sentences = list(dict.fromkeys([*problems.values(), *lacking]))
     for job in jobs:
         place = _place(job.raw)
-        wrong: str | None = next((f"{job.file}: {part!r} is no name: write a-z, 0-9, '-' and '.'." for part in place if not _NAME.fullmatch(part)), "")  # fmt: skip
+        wrong = next((f"{job.file}: {part!r} is no name: write a-z, 0-9, '-' and '.'." for part in place if not _NAME.fullmatch(part)), "")  # fmt: skip
         if wrong:
             sentences.append(wrong)
             continue
         known, spec = before.get(place), fits(_spec(job.raw), refused)
-        wrong = spec.message if isinstance(spec, Invalid) else unread(job.raw["spec"], parse_spec)
-        if wrong:
-            sentence = f"{job.file}: {'/'.join(place)}: {wrong}"
+        mistake = spec if isinstance(spec, Invalid) else unread(job.raw["spec"], parse_spec)
+        if mistake is not None:
+            sentence = f"{job.file}: {'/'.join(place)}: {mistake.message}"
             sentences.append(sentence)
             if known is not None and not isinstance(fits(_spec(known), refused), Invalid):
-                objects[place] = _stored(known, job.file, f"{sentence} What was in effect before goes on.")
+                objects[place] = _stored(known, job.file, f"{sentence} {GOES_ON}")
                 continue
             if not isinstance(spec, Invalid):
                 continue

@@ -9,6 +9,10 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from soloist.domain.spec_fields import Invalid
+
+UNKNOWN = "FieldUnknown"
+
 
 class _Noted(dict[str, Any]):
     """A mapping that remembers what it was asked for; so do the mappings in it."""
@@ -49,18 +53,19 @@ def _noted(value: Any) -> Any:
     return [_noted(each) for each in value] if isinstance(value, list) else value
 
 
-def unread(raw: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], object]) -> str | None:
-    """A sentence about the first field that ``parse`` has no use for; None where there is none."""
+def unread(raw: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], object]) -> Invalid | None:
+    """The first field that ``parse`` has no use for; None where there is none."""
     copy = _Noted(raw)
     parse(copy)
     return next(_unread(copy, "spec"), None)
 
 
-def _unread(noted: _Noted, path: str) -> Iterator[str]:
+def _unread(noted: _Noted, path: str) -> Iterator[Invalid]:
     for name in [] if noted.whole else sorted(set(dict.keys(noted)) - noted.asked):
         near = difflib.get_close_matches(str(name), noted.asked, n=1, cutoff=0.6)
         remedy = f"write {path}.{near[0]}" if near else "remove it"
-        yield f"{path}.{name} is no field that is of use here: {remedy}."
+        message = f"{path}.{name} is no field that is of use here: {remedy}."
+        yield Invalid(field=f"{path}.{name}", reason=UNKNOWN, message=message)
     for name, value in dict.items(noted):
         inside = value if isinstance(value, list) else [value]
         for number, each in enumerate(inside):

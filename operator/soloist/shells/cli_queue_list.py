@@ -10,6 +10,7 @@ from typing import Any
 
 from soloist.adapters.clock import SystemClock
 from soloist.domain.instants import parse_time
+from soloist.domain.manifest_plan import REFUSED
 from soloist.domain.queue_parsing import parse_queue
 from soloist.domain.queue_spec import ManagedTable
 from soloist.domain.spec_fields import Invalid
@@ -33,6 +34,7 @@ class Seen:
     suspended: bool
     valid: tuple[str, str, str] | None
     status: Raw
+    refused: str = ""
 
     @classmethod
     def of(cls, raw: Raw) -> "Seen":
@@ -46,6 +48,7 @@ class Seen:
             suspended=spec.get("suspend") is True,
             valid=_valid(spec, status),
             status=status,
+            refused=str((metadata.get("annotations") or {}).get(REFUSED, "")),
         )
 
     @property
@@ -56,7 +59,9 @@ class Seen:
         return "Suspended" if self.suspended else "Valid" if self.valid is not None else ""
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        """Reason, what is the matter, and the command that tells more."""
+        """Reason, what is the matter, and the command that tells more, where one does."""
+        if self.refused:
+            yield "FileRefused", self.refused, ""
         if self.valid is not None and self.valid[0] != "True":
             yield self.valid[1], self.valid[2], f"kubectl soloist queue check {self.name} -n {self.namespace}"
         dead = int(self.status.get("dead") or 0)
@@ -99,7 +104,7 @@ def overview(
     lines = [f"PROBLEMS ({len(troubled)} of {len(seen)} queues)"] if troubled else []
     for each in troubled:
         for _, what, do in each.problems():
-            lines += indented([f"{each.namespace}/{each.name}: {what}", f"    -> {do}"])
+            lines += indented([f"{each.namespace}/{each.name}: {what}", *([f"    -> {do}"] if do else [])])
     lines += [""] if troubled else []
     return document, [*lines, *(_table(seen, now, everywhere) if seen else [f"There are no WorkQueues in {where}."])]
 

@@ -27,7 +27,7 @@ LEASE_SECONDS = 10.0
 TRIES = 10
 NAMESPACE = "standalone"
 NOT_TAKEN = (
-    "One that is new is not made while its file cannot be read, or has a field that does not exist: the log of whoever leads"
+    "One that is new is not made while its file is not taken as it is, or has a field that does not exist: the log of whoever leads"
     " (file not taken) and its /readyz say so."
 )
 

@@ -13,13 +13,14 @@ from typing import Any, NoReturn
 
 from soloist.adapters.files.documents import JOBS_TOO
 from soloist.adapters.files.manifests import Manifests
-from soloist.adapters.files.queue_files import LOOK_EVERY, found_in
+from soloist.adapters.files.queue_files import LOOK_EVERY, plan_in
 from soloist.adapters.files.secret_folder import LocalKeys, NowhereError
 from soloist.adapters.sealed import ReadKey, Sealed
 from soloist.domain.actions import KeyRef
 from soloist.domain.errors import ConfigError, PermanentError, SoloistError
 from soloist.domain.manifest_plan import KIND, Plan, Written, plan
 from soloist.domain.places import Refused
+from soloist.domain.queue_manifests import QueuePlan
 from soloist.domain.queue_name import FoundQueues, QueueName
 from soloist.domain.queue_spec import DatabaseRef, QueueSpec
 from soloist.ports import Raw
@@ -39,20 +40,32 @@ class LocalFiles:
                 raise ConfigError(self._manifests.problems[str(Path(path))])
         keys: ReadKey = LocalKeys(self._manifests, folder=settings.secrets, env=os.environ).read
         self.read_key = keys
-        self.refused: tuple[str, ...] = ()
-        self._found = found_in(self._manifests)  # once: thousands of runs may ask for one of them at the same moment
+        self._refused: tuple[str, ...] = ()
+        self._queues = QueuePlan()
+        self._look_at_queues()
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What was not taken from the files, in sentences."""
+        return (*self._refused, *self._queues.refused.values())
 
     async def run(self, changed: Callable[[], None], tell: Callable[[FoundQueues], None]) -> NoReturn:
         """``changed`` is called whenever a file has; ``tell`` is told of all queues, now and then."""
-        tell(self._found)
+        tell(self._queues.found)
         while True:
             await asyncio.sleep(LOOK_EVERY)
             if not await asyncio.to_thread(self._manifests.look):
                 continue
             changed()
-            before, self._found = self._found, found_in(self._manifests)
-            if self._found != before:
-                tell(self._found)
+            before = self._queues.found
+            self._look_at_queues()
+            if self._queues.found != before:
+                tell(self._queues.found)
+
+    def _look_at_queues(self) -> None:
+        """At each change, not for each use: thousands of runs may ask for one of them at the same moment."""
+        before, self._queues = self._queues, plan_in(self._manifests, self._queues)
+        _tell(set(self._queues.refused.values()) - set(before.refused.values()))
 
     def planned(self, stored: list[Raw]) -> Plan:
         """What is to be in effect, of what is."""
@@ -60,23 +73,27 @@ class LocalFiles:
         objects = self._manifests.objects.items()
         jobs = [Written(raw=each.raw, file=Path(each.file).name) for (kind, *_), each in objects if kind == KIND]
         made = plan(jobs, problems, stored, self._refuses, self._manifests.lacking)
-        for sentence in set(made.refused) - set(self.refused):
-            _log.warning("file not taken", extra={"sentence": sentence})
-        self.refused = tuple(made.refused)
+        _tell(set(made.refused) - set(self._refused))
+        self._refused = tuple(made.refused)
         return made
 
     def queues(self) -> list[Mapping[str, Any]]:
-        """The WorkQueues, as the files have them."""
-        return [each.raw for (kind, *_), each in self._manifests.objects.items() if kind == "WorkQueue"]
+        """The WorkQueues, as the files have them, or had them last where they cannot be used now."""
+        return list(self._queues.objects)
 
     async def find_queue(self, namespace: str, name: str) -> QueueSpec:
         """One WorkQueue; PermanentError with a sentence where there is none that can be used."""
-        place, found = QueueName(namespace, name), self._found
+        place, found = QueueName(namespace, name), self._queues.found
         if place in found.invalid:
             raise PermanentError(f"WorkQueue {place} cannot be used: {found.invalid[place].message}")
         if place not in found.valid:
             raise PermanentError(f"WorkQueue {place} is in none of the files: add it to one, or name another.")
         return found.valid[place]
+
+
+def _tell(sentences: set[str]) -> None:
+    for sentence in sorted(sentences):
+        _log.warning("file not taken", extra={"sentence": sentence})
 
 
 class OwnDatabase:

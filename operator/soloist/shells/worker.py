@@ -24,7 +24,7 @@ from soloist.loops.deletion_costs import DeletionCosts
 from soloist.loops.queue_ports import QueueSource
 from soloist.shells.child import ExitCode
 from soloist.shells.garbage import collect_seldom
-from soloist.shells.health import health_server
+from soloist.shells.health import Check, health_server
 from soloist.shells.own_pod import own_place, pod_name
 from soloist.shells.queue_work import QueueWork
 from soloist.shells.tasks import Tasks
@@ -53,6 +53,7 @@ class Worker:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._heard: Callable[[], float] = self._clock.boottime
+        self._more: dict[str, Check] = {}
         self._untold: Callable[[], SoloistError | None] = lambda: None
         self._stopping = asyncio.Event()
         self._costs: DeletionCosts | None = None
@@ -68,7 +69,7 @@ class Worker:
                     address=self._settings.health_address,
                     port=self._settings.health_port,
                     alive={"loops": self._work.loops_turn, "queues": self._queues_are_followed},
-                    ready={"queues": self._works},
+                    ready={"queues": self._works, **self._more},
                     registry=self._registry,
                 )
             )
@@ -97,6 +98,7 @@ class Worker:
         files = QueueFiles(
             self._settings.files, told=lambda sentence: _log.warning("files not taken", extra={"sentence": sentence})
         )
+        self._more["files"] = files.are_taken
         return files, files.read_key
 
     def _from_cluster(self, stack: AsyncExitStack) -> tuple[QueueSource, ReadKey]:

@@ -20,8 +20,9 @@ from soloist.domain.errors import PermanentError
 TWICE = "ScheduledJob default/a is there twice, in"
 
 
-def job(name: str, schedule: str = "@every 5s") -> str:
-    return f'kind: ScheduledJob\nmetadata: {{name: {name}}}\nspec: {{schedule: "{schedule}"}}\n'
+def job(name: str, schedule: str = "@every 5s", version: str = "soloist.dev/v1alpha1") -> str:
+    head = f"apiVersion: {version}\nkind: ScheduledJob\nmetadata: {{name: {name}}}\n"
+    return f'{head}spec: {{schedule: "{schedule}"}}\n'
 
 
 def names(manifests: Manifests) -> list[str]:
@@ -135,9 +136,11 @@ def test_a_folder_without_any_manifest_says_nothing_about_what_there_is_to_be(
         ("kind: List\nitems:\n", ""),
         ("kind: List\nitems: 5\n", ""),
         ("\ufeff" + job("a").replace("\n", "\r\n"), ""),
-        ("apiVersion: example.com/v1\n" + job("a"), ""),
-        ("apiVersion: soloist.dev/v2\n" + job("a"), "'soloist.dev/v2' is not known here: write soloist.dev/v1alpha1"),
-        (job("a") + "spec: {}\n", "line 4: a key is there twice: remove one."),
+        (job("a", version="soloist.dev/v2"), 'document 1 ("a"): apiVersion \'soloist.dev/v2\' is not known here: write soloist.dev/v1alpha1'),
+        (job("a") + "spec: {}\n", "line 5: a key is there twice: remove one."),
+        (job("a") + "---\n" + job("c").replace("ScheduledJob", "ScheduledJbo"), 'document 2 ("c"): kind \'ScheduledJbo\' is not known here: write ScheduledJob.'),
+        ("kind: List\nitems:\n- {kind: Pod}\n- {kind: [sesame], spec: {password: sesame}}\n", "document 1, item 2: there is no kind: write kind: ScheduledJob or WorkQueue."),
+        ("kind: Pod\n---\nmetadata: {name: [sesame]}\nspec: {}\n", "document 2: there is no kind"),
         ("a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)), "cannot be read as YAML"),
         ("a: &a [*a]\n", "cannot be read as YAML"),
         ("[" * 100_000, "cannot be read as YAML"),
@@ -154,8 +157,24 @@ def test_an_odd_file_is_refused_with_a_sentence_or_passed_over(
     (tmp_path / "odd.yaml").write_bytes(content.encode() if isinstance(content, str) else content)
     assert later(manifests)
     problem = manifests.problems.get(str(tmp_path / "odd.yaml"), "")
+    assert "sesame" not in problem
     assert says in problem if says else problem in ("", f"{tmp_path / 'odd.yaml'}: {TWICE} {tmp_path / 'a.yaml'} too: rename or remove one.")  # fmt: skip
     assert names(manifests) == ["a", "b"]
+
+
+def test_a_wrong_letter_in_a_kind_or_a_group_removes_nothing_and_one_that_is_mended_is_taken(
+    tmp_path: Path, manifests: Manifests
+) -> None:
+    file = tmp_path / "a.yaml"
+    for wrong in (job("a").replace("ScheduledJob", "ScheduledJbo"), job("a").replace("soloist.dev", "soloits.dev"), job("a").replace("kind:", "knd:")):  # fmt: skip
+        file.write_text(wrong)
+        assert later(manifests)
+        assert names(manifests) == ["a", "b"]
+        assert list(manifests.problems) == [str(file)]
+    file.write_text(job("a", "@every 7s"))
+    assert later(manifests)
+    assert manifests.objects["ScheduledJob", "default", "a"].raw["spec"]["schedule"] == "@every 7s"
+    assert manifests.problems == {}
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, manifests: Manifests) -> None:

@@ -123,8 +123,15 @@ def test_values_of_secrets_and_configmaps_are_read_and_not_shown(tmp_path: Path)
     ("content", "says"),
     [
         ("password: [sesame", ": this cannot be read as YAML: mend it."),
-        ("kind: WorkQueue\nmetadata: {}\nspec: {password: sesame}\n", "a WorkQueue has no metadata.name: give it one."),
+        (
+            "apiVersion: soloist.dev/v1alpha1\nkind: WorkQueue\nmetadata: {}\nspec: {password: sesame}\n",
+            "a WorkQueue has no metadata.name: give it one.",
+        ),
         (f"{queue('a')}---{queue('a')}  password: sesame\n", "WorkQueue shop/a is there twice: rename or remove one."),
+        (
+            f"{queue('a')}---{queue('b')}".replace("WorkQueue", "WorkQeue", 1),
+            "document 1 (\"a\"): kind 'WorkQeue' is not known here: write WorkQueue.",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_ends_the_start_with_a_sentence(tmp_path: Path, content: str, says: str) -> None:
@@ -133,6 +140,17 @@ def test_a_file_that_cannot_be_used_ends_the_start_with_a_sentence(tmp_path: Pat
         QueueFiles([str(tmp_path)], told=print)
     assert says in str(refused.value)
     assert "sesame" not in str(refused.value)
+
+
+def test_a_queue_with_a_field_that_does_not_exist_stops_nothing_but_itself(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(f"{queue('a')}  aftercrash: Hold\n---{queue('b')}")
+    files = QueueFiles([str(tmp_path)], told=print)
+    found = files.found()
+    assert names(found) == ["shop/b"]
+    ((name, why),) = found.invalid.items()
+    assert (str(name), why.field, why.reason) == ("shop/a", "spec.aftercrash", "FieldUnknown")
+    assert why.message == "spec.aftercrash is no field that is of use here: write spec.afterCrash."
+    assert files.are_taken() == (True, f"a.yaml: shop/a: {why.message}")
 
 
 def test_a_path_that_is_not_there_ends_the_start_with_a_sentence(tmp_path: Path) -> None:
@@ -173,5 +191,32 @@ def test_a_mistake_in_a_running_file_changes_nothing_and_is_told_once_until_it_i
             assert (it.told, sealed.reveal()) == ([["shop/a"]], "postgresql://plain")
             put(file, queue("b"))
             await it.until(lambda: it.told[-1] == ["shop/b"])
+
+    asyncio.run(body())
+
+
+def test_a_mistake_in_one_queue_of_a_running_file_keeps_that_one_as_it_was_until_it_is_mended(tmp_path: Path) -> None:
+    async def body() -> None:
+        file = tmp_path / "a.yaml"
+        put(file, queue("a") + "  afterCrash: Hold\n")
+        async with Following(file) as it:
+            held = it.files.found().valid
+            for wrong in ("aftercrash: Hold", "leaseSeconds: 1"):
+                put(file, queue("a") + f"  {wrong}\n---" + queue("c"))
+                await it.until(lambda: it.refused)
+                assert names(it.files.found()) == ["shop/a", "shop/c"]
+                assert it.files.found().invalid == {}
+                assert it.files.found().valid.items() > held.items(), "it goes on as it was"
+                (sentence,) = it.refused
+                field = wrong.partition(":")[0]
+                assert sentence.startswith(f"a.yaml: shop/a: spec.{field} ")
+                assert sentence.endswith("What was read before goes on to hold.")
+                assert f"shop/a: spec.{field} " in it.files.are_taken()[1]
+                it.refused.clear()
+            put(file, queue("a") + "  afterCrash: Retry\n")
+            await it.until(lambda: it.told[-1] == ["shop/a"])
+            assert it.files.found().valid != held
+            assert it.files.are_taken() == (True, "all files are taken")
+            assert it.refused == []
 
     asyncio.run(body())

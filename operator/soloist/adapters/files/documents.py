@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from soloist.domain.errors import ConfigError
+from soloist.domain.manifest_kinds import LIST, is_used, mistake
 
 QUEUES_AND_KEYS = frozenset({"WorkQueue", "Secret", "ConfigMap"})
 JOBS_TOO = QUEUES_AND_KEYS | {"ScheduledJob"}
@@ -22,7 +23,6 @@ Place = tuple[str, str, str]
 """Kind, namespace and name."""
 
 MOST_BYTES, DEEPEST = 16 << 20, 100
-_OURS, _VERSION = "soloist.dev/", "soloist.dev/v1alpha1"
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML was built with it, reads a file in a seventh of the time."""
 
@@ -57,7 +57,7 @@ def read_file(file: Path, kinds: Collection[str]) -> Mapping[Place, dict[str, An
 
 
 def _documents(file: Path, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
-    """What is of another kind is somebody else's."""
+    """What is of another kind is somebody else's; where it was meant to be ours, the whole file is refused."""
     try:
         text = _bytes(file).decode("utf-8-sig")
         _is_shallow(text)
@@ -69,9 +69,17 @@ def _documents(file: Path, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
         twice = getattr(error, "problem", "") == "a key is there twice"
         said = "a key is there twice: remove one." if twice else "this cannot be read as YAML: mend it."
         raise ConfigError(f"{file}{where}: {said}") from error
-    for each in documents:
-        kept = each.get("items") if isinstance(each, dict) and each.get("kind") == "List" else [each]
-        yield from (one for one in (kept if isinstance(kept, list) else []) if _is_ours(file, one, kinds))
+    for number, each in enumerate(documents, 1):
+        is_list = isinstance(each, dict) and each.get("kind") == LIST
+        kept = each.get("items") if is_list else [each]
+        for item, one in enumerate(kept if isinstance(kept, list) else [], 1):
+            if not isinstance(one, dict):
+                continue
+            if (wrong := mistake(one, kinds)) is not None:
+                place = f"document {number}, item {item}" if is_list else f"document {number}"
+                raise ConfigError(f"{file}: {place}{_named(one)}: {wrong}")
+            if is_used(one, kinds):
+                yield one
 
 
 def _is_shallow(text: str) -> None:
@@ -94,13 +102,10 @@ def _bytes(file: Path) -> bytes:
     return content
 
 
-def _is_ours(file: Path, one: Any, kinds: Collection[str]) -> bool:
-    if not isinstance(one, dict) or not isinstance(one.get("kind"), str) or one["kind"] not in kinds:
-        return False
-    version = str(one.get("apiVersion") or "")
-    if version.startswith(_OURS) and version != _VERSION:
-        raise ConfigError(f"{file}: apiVersion {version!r} is not known here: write {_VERSION}.")
-    return not version or version in (_VERSION, "v1")
+def _named(document: dict[str, Any]) -> str:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f' ("{name[:60]}")' if isinstance(name, str) else ""
 
 
 def _place(file: Path, document: dict[str, Any]) -> Place:

@@ -1,12 +1,14 @@
 """WorkQueues out of manifests, and the Secrets and ConfigMaps that lie beside them.
 
-A file that cannot be read ends the start, with a sentence. Later it changes nothing, and the sentence is told once.
+A file that cannot be read ends the start, with a sentence. Later it changes nothing, and the sentence is told once. A queue
+that cannot be used stops itself at the start, and nothing later.
 """
 
 import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from soloist.adapters.files.documents import QUEUES_AND_KEYS
@@ -14,10 +16,12 @@ from soloist.adapters.files.manifests import Manifests
 from soloist.adapters.sealed import Sealed
 from soloist.domain.actions import KeyRef
 from soloist.domain.errors import ConfigError, PermanentError
-from soloist.domain.one_each import one_each
-from soloist.domain.queue_name import FoundQueues, queues_in
+from soloist.domain.manifest_plan import Written
+from soloist.domain.queue_manifests import QueuePlan, plan_queues
+from soloist.domain.queue_name import FoundQueues
 
 LOOK_EVERY = 1.0
+ALL_TAKEN = "all files are taken"
 
 
 class QueueFiles:
@@ -28,6 +32,7 @@ class QueueFiles:
         self._manifests.look()
         for sentence in self._manifests.problems.values():
             raise ConfigError(sentence)
+        self._queues = plan_in(self._manifests, QueuePlan())
 
     async def run(self, tell: Callable[[FoundQueues], None]) -> NoReturn:
         """Tell of all queues now, and whenever the files have changed."""
@@ -37,7 +42,8 @@ class QueueFiles:
             await asyncio.sleep(LOOK_EVERY)
             if not await asyncio.to_thread(self._manifests.look):
                 continue
-            problems = self._manifests.problems
+            self._queues = plan_in(self._manifests, self._queues)
+            problems = {**self._manifests.problems, **{str(name): why for name, why in self._queues.kept.items()}}
             for file, sentence in problems.items():
                 if said.get(file) != sentence:
                     self._told(f"{sentence} What was read before goes on to hold.")
@@ -51,13 +57,18 @@ class QueueFiles:
 
     def found(self) -> FoundQueues:
         """All queues, as they were read last."""
-        return found_in(self._manifests)
+        return self._queues.found
+
+    def are_taken(self) -> tuple[bool, str]:
+        """For /readyz: what is refused is said there, and stops nothing else."""
+        return True, "; ".join([*self._manifests.problems.values(), *self._queues.refused.values()]) or ALL_TAKEN
 
 
-def found_in(manifests: Manifests) -> FoundQueues:
-    """The WorkQueues among them."""
-    queues = [each.raw for (kind, *_), each in manifests.objects.items() if kind == "WorkQueue"]
-    return one_each(queues, queues_in(queues))
+def plan_in(manifests: Manifests, before: QueuePlan) -> QueuePlan:
+    """Of the WorkQueues among them; ``before``: as they were looked at last."""
+    objects = manifests.objects.items()
+    queues = [Written(raw=each.raw, file=Path(each.file).name) for (kind, *_), each in objects if kind == "WorkQueue"]
+    return plan_queues(queues, {Path(file).name: why for file, why in manifests.problems.items()}, before)
 
 
 def key_in(manifests: Manifests, namespace: str, ref: KeyRef) -> Sealed:
