@@ -15,6 +15,7 @@ from soloist.adapters.postgres.mapped_outcomes import MappedOutcomes
 from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import composed
 from soloist.adapters.postgres.mapped_words import GivenUp, claims_of, rows_of
+from soloist.adapters.postgres.sidecar_sweeps import Sweeps
 from soloist.domain.claims import Claim, Settled, Verdict
 from soloist.domain.delivery_outcome import most_attempts, usual_attempts
 from soloist.domain.errors import SoloistError
@@ -59,7 +60,7 @@ class MappedRows:
         self._after: str | None = None
         self._passed: str | None = None
         self._from_head_at = 0.0
-        self._swept_to = ""
+        self._sweeps = Sweeps(database, shape, self._statements)
         self._sweep_at = boottime() + SWEEP_EVERY
 
     async def claim(self, most: int, *, without: Collection[str] = ()) -> list[Claim]:
@@ -87,12 +88,7 @@ class MappedRows:
     async def sweep(self) -> int:
         """Looks through some hundreds of the sidecar's rows and removes those that are of no use; says how many."""
         self._sweep_at = self._boottime() + SWEEP_EVERY
-        if self._statements.sweep is None:
-            return 0
-        values = {"after": self._swept_to or f"{self._shape.source}:"}
-        ((last, gone),) = await self._database.fetch(self._statements.sweep, values, ahead=BY_INDEX)
-        self._swept_to = last or ""
-        return int(gone)
+        return await self._sweeps.turn()
 
     async def _claim(self, asked: int, used_up: bool, without: Collection[str]) -> tuple[list[Claim], bool]:
         began = self._boottime()

@@ -12,7 +12,7 @@ from soloist.adapters.postgres.walk_sql import passed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements:
     """``claims``: one for each status that may go first, and ``burials`` the same of rows that nobody is handed any more.
-    ``end`` is there with Inline only, ``sweep`` with a sidecar, ``passed`` where rows have a due time.
+    ``end`` is there with Inline only, ``passed`` where rows have a due time.
 
     ``planner`` goes ahead of a claim, ``BY_INDEX`` of everything else.
     """
@@ -23,8 +23,9 @@ class Statements:
     renew: bytes
     settle: bytes
     complete: bytes
+    sweep: bytes
+    sweep_behind: bytes
     end: bytes | None = None
-    sweep: bytes | None = None
     passed: bytes | None = None
 
 
@@ -40,6 +41,7 @@ def composed(shape: Shape) -> Statements:
         settle=_text(sidecar_outcome_sql.settle(shape)),
         complete=_text(sidecar_outcome_sql.complete(shape)),
         sweep=_text(sidecar_sweep_sql.sweep(shape)),
+        sweep_behind=_text(sidecar_sweep_sql.behind(shape)),
         passed=_passed(shape),
     )
 
@@ -53,6 +55,8 @@ def _inline(shape: Shape) -> Statements:
         renew=_text(inline_sql.renew(shape)),
         settle=_text(inline_sql.settle(shape)),
         complete=_text(inline_sql.complete(shape)),
+        sweep=_text(sidecar_sweep_sql.sweep(shape)),
+        sweep_behind=_text(sidecar_sweep_sql.behind(shape)),
         end=_text(inline_sql.end(shape)),
         passed=_passed(shape),
     )

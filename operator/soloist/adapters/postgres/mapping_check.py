@@ -18,9 +18,10 @@ from soloist.adapters.postgres.mapped_sql import Shape
 from soloist.adapters.postgres.mapped_statements import composed
 from soloist.adapters.postgres.registered import registration_findings
 from soloist.adapters.postgres.statements import statement
+from soloist.adapters.postgres.still_due import still_due
 from soloist.domain.findings import Finding, Severity
 from soloist.domain.mapping_findings import mapping_findings
-from soloist.domain.mapping_index import ClaimPlan, given_up_findings
+from soloist.domain.mapping_index import MANY, ClaimPlan, given_up_findings
 from soloist.domain.queue_spec import QueueSpec
 
 _A_CLAIM = {"most": 100, "lease": timedelta(minutes=1), "worker": "", "after": "-infinity", "without": []}
@@ -46,7 +47,9 @@ async def _in_the_way(database: Database, shape: Shape) -> int:
     """Rows that were given up and stay due, as far as they are counted."""
     values = {"queue": shape.queue, "name": str(shape.table.name), "inline": shape.inline is not None, "most": _COUNTED}
     ((count,),) = await database.fetch(statement("in_the_way"), values)
-    return int(count)
+    if count < MANY or shape.inline is not None:
+        return int(count)
+    return await still_due(database, shape, most=_COUNTED)
 
 
 async def explained(database: Database, shape: Shape) -> ClaimPlan:

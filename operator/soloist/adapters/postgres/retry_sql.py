@@ -2,7 +2,8 @@
 
 The attempt's number goes on where the sidecar can remember that the tries before do not count; an Inline table has no
 place for that, so there the count of a row that had failed begins anew, and with it a key per attempt. Rows that the
-application moved on meanwhile are not touched; their letter goes, for it speaks of something that is no more.
+application moved on meanwhile are not touched; their letter goes, for it speaks of something that is no more. What
+the sidecar holds back for ever is let go with it, though its row is out of work for a while (a pause).
 
 Locks are taken as by an outcome: the users' rows first, by their key, and then ours.
 """
@@ -29,12 +30,18 @@ def retry(shape: Shape) -> Composable:
             order=COMMA.join(shape.values([SQL("d.pk[{}]").format(sql.Literal(n + 1)) for n in range(len(rows))])),
         ),
         SQL(
-            "locked AS MATERIALIZED (SELECT x.*, coalesce(q.dead, false) AS dead FROM x LEFT JOIN LATERAL ("
+            "locked AS MATERIALIZED (SELECT x.*, coalesce(q.dead, false) AS dead, {held} AS held FROM x LEFT JOIN LATERAL ("
             "SELECT {dead} AS dead FROM {relation} AS q WHERE {match} LIMIT 1 FOR NO KEY UPDATE) AS q ON true)"
-        ).format(dead=_dead(shape), relation=shape.relation, match=shape.match("q", shape.said_rows("x"))),
+        ).format(
+            held=_HELD if shape.inline is None else SQL("false"),
+            dead=_dead(shape),
+            relation=shape.relation,
+            match=shape.match("q", shape.said_rows("x")),
+        ),
         # One letter for a row, should it have left several: two of one statement would write the row twice.
         SQL(
-            "chosen AS MATERIALIZED (SELECT DISTINCT ON (l.key) l.* FROM locked AS l WHERE l.dead ORDER BY l.key, l.id DESC)"
+            "chosen AS MATERIALIZED (SELECT DISTINCT ON (l.key) l.* FROM locked AS l WHERE l.dead OR l.held"
+            " ORDER BY l.key, l.dead DESC, l.id DESC)"
         ),
     ]
     if shape.inline is None:
@@ -58,6 +65,12 @@ def _dead(shape: Shape) -> Composable:
         Name("q", status.column), constant(status.failed or "", shape.columns[status.column])
     )
     return SQL("CASE x.reason WHEN 'Refused' THEN {} ELSE {} END").format(waits, failed)
+
+
+_HELD = SQL(
+    "(SELECT true FROM soloist.claims AS k WHERE k.key = x.key AND k.held_until = 'infinity'"
+    " AND k.due IS NOT DISTINCT FROM x.due_at LIMIT 1) IS NOT NULL"
+)
 
 
 def _remembered(shape: Shape) -> Composable:
@@ -85,6 +98,6 @@ def _back(shape: Shape) -> Composable:
             left = SQL("{} = CASE c.reason WHEN 'Failed' THEN 0 ELSE {} END").format(Name(table.attempts), at)
             assigned.append(left)
     assigned += [SQL("{} = {}").format(Name(name), touched(columns[name], Name("q", name))) for name in table.touch]
-    return SQL("back AS (UPDATE {} AS q SET {} FROM chosen AS c WHERE {})").format(
+    return SQL("back AS (UPDATE {} AS q SET {} FROM chosen AS c WHERE c.dead AND {})").format(
         shape.relation, COMMA.join(assigned), AND.join([shape.match("q", shape.said_rows("c"))])
     )

@@ -2,39 +2,63 @@
 
 A worker died, and the application deleted or finished the row it had claimed; or it did so with a row that was resting.
 Nobody can claim such a row, so nobody would end what is left of its claim.
+
+A row with any other status (a pause, say) may yet come to be claimed, and keeps what is known of it: that it waits for a
+person, how often it was tried. At most one row of the sidecar is kept so for each of the user's, and it goes with that.
 """
 
 from psycopg import sql
 from psycopg.sql import SQL, Composable
 
-from soloist.adapters.postgres.column_sql import NOW
+from soloist.adapters.postgres.column_sql import NOW, Name, constant
 from soloist.adapters.postgres.mapped_sql import AND, Shape
 from soloist.domain.queue_tables import OutcomeBy
 
-MOST_AT_ONCE = 500
+_PART = SQL(
+    "FROM soloist.claims AS w WHERE w.key > %(after)s AND w.key < {end} ORDER BY w.key LIMIT %(most)s::pg_catalog.int8"
+)
+_END = SQL("(SELECT max(key) FROM looked HAVING count(*) = %(most)s)")
 
 
 def sweep(shape: Shape) -> Composable:
-    """Looks through the next rows after a key and removes what is no claim's and of no use: its row is gone, or waits no
-    more, or is due at another time. Gives the last key it looked at (null: it is through) and how many went."""
+    """Looks through the next rows after a key and removes what is no claim's and of no use: its row is gone, or finished, or
+    (Handler) due at another time. Gives the last key it looked at (null: it is through) and how many went."""
     texts = [SQL("substr(w.key, {})").format(sql.Literal(len(f"{shape.source}:") + 1))]
     if len(shape.table.id) > 1:
         texts = [
             SQL("({}::pg_catalog.text[])[{}]").format(texts[0], sql.Literal(n + 1)) for n in range(len(shape.table.id))
         ]
-    waits = [SQL("({})").format(SQL(" OR ").join(shape.statuses("q")))]
-    if shape.table.outcome is OutcomeBy.HANDLER:
-        waits.append(SQL("{} IS NOT DISTINCT FROM w.due").format(shape.due("q")))
     return SQL(
-        "WITH looked AS MATERIALIZED (SELECT w.key, (SELECT true FROM {relation} AS q WHERE {where} LIMIT 1) AS waits"
-        " FROM soloist.claims AS w WHERE w.key > %(after)s AND w.key < {end} ORDER BY w.key LIMIT {most}),"
-        " gone AS (DELETE FROM soloist.claims AS k WHERE k.key = ANY (ARRAY(SELECT l.key FROM looked AS l WHERE l.waits IS NULL))"
+        "WITH looked AS MATERIALIZED (SELECT w.key, (SELECT true FROM {relation} AS q WHERE {where} LIMIT 1) AS of_use {part}),"
+        " gone AS (DELETE FROM soloist.claims AS k WHERE k.key = ANY (ARRAY(SELECT l.key FROM looked AS l WHERE l.of_use IS NULL))"
         " AND (k.fence IS NULL OR k.held_until <= {now}) RETURNING k.key)"
-        " SELECT (SELECT max(key) FROM looked HAVING count(*) = {most}), (SELECT count(*) FROM gone)"
+        " SELECT {end}, (SELECT count(*) FROM gone)"
     ).format(
         relation=shape.relation,
-        where=AND.join([shape.match("q", texts), *waits]),
-        end=sql.Literal(f"{shape.source};"),
+        where=AND.join([shape.match("q", texts), *_of_use(shape)]),
+        part=_part(shape),
         now=NOW,
-        most=sql.Literal(MOST_AT_ONCE),
+        end=_END,
     )
+
+
+def behind(shape: Shape) -> Composable:
+    """Gives the last key of the rows that a sweep would look at (null: there are no more), and does not look at them."""
+    return SQL("WITH looked AS MATERIALIZED (SELECT w.key {part}) SELECT {end}").format(part=_part(shape), end=_END)
+
+
+def _part(shape: Shape) -> Composable:
+    return _PART.format(end=sql.Literal(f"{shape.source};"))
+
+
+def _of_use(shape: Shape) -> list[Composable]:
+    """Conditions for a row ``q`` of the user's, to which ``w`` belongs."""
+    found, status = list[Composable](), shape.table.status
+    if status is not None:
+        over = [value for value in (status.done, status.failed) if value is not None]
+        name, column = Name("q", status.column), shape.columns[status.column]
+        # Not "is another": a status may be null.
+        found += [SQL("({} = {}) IS NOT TRUE").format(name, constant(value, column)) for value in over]
+    if shape.table.outcome is OutcomeBy.HANDLER:
+        found.append(SQL("{} IS NOT DISTINCT FROM w.due").format(shape.due("q")))
+    return found
