@@ -153,7 +153,7 @@ def test_a_table_that_goes_and_a_grant_that_is_revoked_are_named_until_they_are_
 def test_a_grant_on_the_schema_soloist_that_is_revoked_is_named_until_it_is_back(scene: Scene, role: str) -> None:
     begin(scene)
     scene.execute(f"REVOKE UPDATE ON soloist.work_items FROM {role}")
-    scene.worker_is(503, "permission denied for table work_items", "SELECT soloist.allow_work('role')")
+    scene.worker_is(503, "permission denied for table work_items", f"SELECT soloist.allow_work('{role}')")
     scene.worker_logs("error survived", "permission denied for table work_items")
     unfit = scene.until_condition("TableUnfit")
     lacks = f"The role {role} lacks UPDATE ON soloist.work_items. Run, as the owner of the schema soloist: SELECT soloist.allow_work('{role}');"  # fmt: skip

@@ -180,7 +180,7 @@ def test_without_any_right_on_the_schema_there_is_one_sentence(
     result = soloist("check", "q", "-f", file(MANAGED, queue_database.dsn(role)))
     assert result.exit_code == 1
     assert "ERRORS (1)" in result.output
-    assert "soloist.allow_work('role')" in result.output
+    assert f"soloist.allow_work('{role}')" in result.output
 
 
 def test_a_warning_stops_nothing(soloist: Soloist, file: Callable[..., str], connection: Connection) -> None:

@@ -35,7 +35,7 @@ Q = "default/emails"
 
 @pytest.fixture
 def shop(own_queue_database: Database) -> Database:
-    for role in ("shop", "shop_worker"):
+    for role in ("shop", "shop_worker", "shop_timers"):
         own_queue_database.server.role(role)
     own_queue_database.psql(TABLES + ";\n" + EXAMPLES["grants"])
     return own_queue_database

@@ -216,3 +216,32 @@ def test_what_a_role_lacks_on_rows_of_ours_is_said_of_the_queues_that_it_works_a
         assert await answers() == [well, well], "no minute has passed"
 
     databases.with_database(queue_database.dsn(role), body)
+
+
+def test_each_table_of_our_own_that_a_worker_may_not_read_is_granted_by_the_statement_that_its_refusal_names(
+    own_queue_database: Place,
+) -> None:
+    name = own_queue_database.server.role("o'hara")
+    with own_queue_database.connect() as owner:
+        owner.execute("SELECT soloist.allow_work(%s)", (name,))
+        kept = "SELECT relname::text FROM pg_class WHERE relnamespace = 'soloist'::regnamespace AND relkind = 'r' AND NOT has_table_privilege(%s, oid, 'SELECT')"
+        tables = [table for (table,) in owner.execute(kept, (name,)).fetchall()]
+
+    async def read(database: Database, table: str) -> None:
+        await database.fetch(f"SELECT FROM soloist.{table}".encode())
+
+    async def body(database: Database) -> None:
+        for table in tables:
+            with pytest.raises(SoloistError, match=f"permission denied for table {table}. Grant it: ") as refused:
+                await read(database, table)
+            statement = str(refused.value).partition("Grant it: ")[2].partition(" covers the schema")[0]
+            with own_queue_database.connect(autocommit=False) as owner:
+                owner.execute(statement.encode())
+                assert owner.execute(
+                    "SELECT has_table_privilege(%s, %s, 'SELECT')", (name, f"soloist.{table}")
+                ).fetchone() == (True,)
+                owner.rollback()
+
+    assert tables
+    databases.with_database(own_queue_database.dsn("o%27hara"), body)
+    own_queue_database.psql("""DROP OWNED BY "o'hara" """)

@@ -128,7 +128,7 @@ def test_the_command_says_what_it_would_do_does_it_and_says_when_nothing_is_left
     [
         ((), 2, "Name the database: --database postgresql://user@host/name, or SOLOIST_DATABASE."),
         (("--dry-run", "--sql"), 2, "Write --dry-run or --sql, not both."),
-        (("--database", "postgresql://u:secret@127.0.0.1:1/x"), 1, "The database cannot be reached: "),
+        (("--database", "postgresql://u:secret@127.0.0.1:1/x"), 1, "The database x at 127.0.0.1 cannot be reached: "),
         (("--database", "postgresql://u:secret@[/x"), 1, "The database URL's host cannot be read"),
         (
             ("--database", "nonsense://u:secret@h/x"),

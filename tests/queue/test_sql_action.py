@@ -284,7 +284,7 @@ def test_a_role_without_grants_says_which_it_needs(queue_database: Database, pos
     postgres.role("nobody_much")
     failed = failure(queue_database.dsn("nobody_much"), NOTE)
     assert "permission denied for schema soloist" in failed.message
-    assert "SELECT soloist.allow_work('role')" in failed.message
+    assert "SELECT soloist.allow_work('nobody_much')" in failed.message
 
 
 def test_a_role_with_those_grants_needs_no_more(own_queue_database: Database, postgres: Postgres) -> None:

@@ -13,6 +13,7 @@ from tests.cluster.health_pages import asked
 from tests.cluster.proxy import TcpProxy
 from tests.postgres.server import Database
 from tests.standalone.crew import STEADY, Crew
+from tests.standalone.test_refusals import grant_in
 
 pytestmark = pytest.mark.slow
 SOON = 120.0
@@ -61,7 +62,7 @@ def test_an_elector_says_what_its_database_lacks_and_leads_once_it_is_there(
     try:
         for says, then in {
             "soloist migrate": lambda: migrate(own_queue_database.dsn()),
-            "permission denied": lambda: own_queue_database.psql(f"SELECT soloist.allow_standalone('{role}')"),
+            "permission denied for schema soloist": lambda: own_queue_database.psql(grant_in(asked(pod.health)[1])),
         }.items():
             until(lambda says=says: answers(pod, 503, says), what=f"/readyz says {says}", timeout=SOON)
             until(lambda says=says: says in pod.sidecar.log.read_text(), what=f"the log says {says}", timeout=SOON)
@@ -70,7 +71,7 @@ def test_an_elector_says_what_its_database_lacks_and_leads_once_it_is_there(
         assert holder([pod]) is pod
         own_queue_database.psql(f"REVOKE UPDATE ON soloist.leases FROM {role}")
         until(lambda: answers(pod, 503, "permission denied for table leases"), what="it says so", timeout=SOON)
-        own_queue_database.psql(f"GRANT UPDATE ON soloist.leases TO {role}")
+        own_queue_database.psql(grant_in(asked(pod.health)[1]))
         until(lambda: answers(pod, 200, "ok   sweep: read "), what="it is ready again", timeout=SOON)
         assert holder([pod]) is pod
     finally:

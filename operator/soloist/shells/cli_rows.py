@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.failures import STANDALONE
 from soloist.adapters.postgres.row_lease import RowLease
 from soloist.adapters.postgres.row_objects import JOB, QUEUE
 from soloist.adapters.postgres.row_store import RowStore
@@ -103,7 +104,7 @@ def talk_to_rows(target: Target, conversation: Callable[[RowDesk], Awaitable[T]]
     """Run one conversation; what goes wrong in it is a ``Complaint``."""
 
     async def inside() -> T:
-        database = Database(database_url(target.database))
+        database = Database(database_url(target.database), grant=STANDALONE)
         desk = RowDesk(target, database)
         try:
             return await conversation(desk)

@@ -20,7 +20,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def health_server(
     *, address: str, port: int, alive: Mapping[str, Check], ready: Mapping[str, Check], registry: CollectorRegistry
 ) -> AbstractAsyncContextManager[int]:
-    """As ``listening`` gives it."""
+    """As ``listening`` gives it. Checks may be added to ``alive`` and ``ready`` while it serves."""
     application = web.Application()
     application.add_routes(
         [

@@ -19,6 +19,7 @@ from soloist.adapters.host.commands import CommandLauncher
 from soloist.adapters.http.client import HttpLauncher
 from soloist.adapters.http.session import HttpLimits
 from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.failures import STANDALONE
 from soloist.adapters.postgres.ledgers import Ledgers
 from soloist.adapters.postgres.row_store import RowStore
 from soloist.adapters.postgres.transactions import SqlLauncher
@@ -31,7 +32,7 @@ from soloist.loops.scheduler import Pace, Scheduler
 from soloist.shells.candidacy import Candidacy
 from soloist.shells.child import ExitCode
 from soloist.shells.garbage import collect_seldom
-from soloist.shells.health import health_server
+from soloist.shells.health import Check, health_server
 from soloist.shells.leadership import Leadership
 from soloist.shells.local_files import LocalFiles, OwnDatabase
 from soloist.shells.local_queue_care import local_queue_care
@@ -81,29 +82,25 @@ class Standalone:
             _log.warning("single process", extra={"sentence": ALONE})
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._place.close)
-            if not await self._place.open(self._stopping):
-                return ExitCode.DONE
-            self._tasks = Tasks()
-            self._build(stack)
+            alive: dict[str, Check] = {}
+            ready: dict[str, Check] = {"database": self._place.standing}
             port = await stack.enter_async_context(
                 health_server(
                     address=self._settings.health_address,
                     port=self._settings.health_port,
-                    alive={
-                        "elector": self._leadership.candidacy.lives,
-                        "rows": self._knowledge.age.follows,
-                        "loops": self._work.loops_turn,
-                    },
-                    ready={
-                        **self._knowledge.age.ready(),
-                        "queues": self._work.are_known,
-                        "files": self._files_are_taken,
-                        "database": self._place.standing,
-                    },
+                    alive=alive,
+                    ready=ready,
                     registry=self._metrics.registry,
                 )
             )
             _log.info("started", extra={"health_port": port, "replica": pod_name()})
+            if not await self._place.open(self._stopping):
+                return ExitCode.DONE
+            self._tasks = Tasks()
+            self._build(stack)
+            knows, works = self._knowledge, self._work
+            alive |= {"elector": self._leadership.candidacy.lives, "rows": knows.age.follows, "loops": works.loops_turn}
+            ready |= {**knows.age.ready(), "queues": works.are_known, "files": self._files_are_taken}
             followed = self._files.run(self._knowledge.files_changed, self._work.follow)
             for each in (*self._knowledge.start(), followed, self._place.keep()):
                 self._tasks.spawn(each)
@@ -117,7 +114,7 @@ class Standalone:
     def _build(self, stack: AsyncExitStack) -> None:
         settings, clock, url = self._settings, self._clock, self._place.url
         shard = f"{settings.lease_namespace}/{settings.lease_name}"
-        database = Database(database_url(url), program="soloist-standalone")
+        database = Database(database_url(url), program="soloist-standalone", grant=STANDALONE)
         stack.push_async_callback(database.close)
         store = RowStore(database, shard=shard, writer=f"{pod_name()}-{secrets.token_hex(4)}")
         report = Reporter(self._metrics, None, boottime=clock.boottime)

@@ -11,7 +11,8 @@ from soloist.shells.standalone_settings import StandaloneSettings
 
 _log = logging.getLogger("soloist.standalone")
 
-LOOKS_EVERY = 1.0
+LOOKS_EVERY, SAYS_AGAIN = 1.0, 30.0
+LACKS_THE_SCHEMA = "The database lacks this program's schema: run soloist migrate --database … once, before."
 ONE_HOST = (
     "the embedded database serves the processes of this one host: two hosts would each have their own, and each lead"
 )
@@ -20,12 +21,13 @@ ONE_HOST = (
 class StandalonePlace:
     """``url`` is a database with this program's schema, once ``open`` is through."""
 
-    def __init__(self, settings: StandaloneSettings) -> None:
+    def __init__(self, settings: StandaloneSettings, *, says_again: float = SAYS_AGAIN) -> None:
         self._embedded = Embedded(settings.folder) if settings.embedded else None
         self.url = self._embedded.url if self._embedded is not None else settings.database
+        self._lacks, self._says_again, self._says_at = "it has not answered yet", says_again, 0.0
 
     async def open(self, stopping: asyncio.Event) -> bool:
-        """Whether it is there, and not ``stopping`` first. Raises as ``_open`` does."""
+        """Whether it is there, and not ``stopping`` first. Raises as ``_found`` does."""
         opening, stopped = asyncio.create_task(self._open()), asyncio.create_task(stopping.wait())
         await asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -37,26 +39,40 @@ class StandalonePlace:
         return False
 
     async def _open(self) -> None:
-        """Waits for a database that is not there yet. Raises ConfigError where it has no schema, or another's."""
         if self._embedded is not None:
             started = await asyncio.to_thread(self._embedded.join)
             _log.warning("embedded database", extra={"started": started, "folder": str(self._embedded.folder), "sentence": ONE_HOST})  # fmt: skip
             await asyncio.to_thread(migrate.migrate, self.url)
-            return
-        told = False
+        else:
+            await self._found()
+        self._lacks = ""
+
+    async def _found(self) -> None:
+        """Waits for a database that is not there yet, and then also for its schema and grants, which come after it.
+
+        Raises SoloistError where it is there at once, and its schema is not, or is another's, or not for this account.
+        """
+        waits = False
         while True:
             try:
-                missing = await asyncio.to_thread(migrate.look, self.url)
-                break
-            except TransientError as error:
-                if not told:
-                    _log.warning("waiting for the database", extra={"error": str(error)})
-                told = True
-                await asyncio.sleep(LOOKS_EVERY)
-        if missing:
-            raise ConfigError(
-                "The database lacks this program's schema: run soloist migrate --database … once, before."
-            )
+                return await asyncio.to_thread(self._look)
+            except SoloistError as error:
+                if not waits and not isinstance(error, TransientError):
+                    raise
+                self._tell(str(error))
+            waits = True
+            await asyncio.sleep(LOOKS_EVERY)
+
+    def _look(self) -> None:
+        if migrate.look(self.url):
+            raise ConfigError(LACKS_THE_SCHEMA)
+
+    def _tell(self, lacks: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if lacks != self._lacks or now >= self._says_at:
+            _log.warning("waiting for the database", extra={"error": lacks})
+            self._says_at = now + self._says_again
+        self._lacks = lacks
 
     async def keep(self) -> NoReturn:
         """For ever: start an embedded database again that is gone."""
@@ -76,4 +92,6 @@ class StandalonePlace:
 
     def standing(self) -> tuple[bool, str]:
         """For /readyz."""
+        if self._lacks:
+            return False, self._lacks
         return True, ONE_HOST if self._embedded is not None else "every process with this database is a replica"

@@ -14,7 +14,7 @@ import psycopg
 
 from soloist.adapters.postgres.connections import shut, spoken_to
 from soloist.adapters.postgres.database import Row, Values
-from soloist.adapters.postgres.failures import first_line, translated
+from soloist.adapters.postgres.failures import OPTION, STANDALONE, translated, unreached
 from soloist.adapters.postgres.url import DatabaseUrl
 from soloist.domain.errors import TransientError
 
@@ -51,7 +51,7 @@ class BoundedDatabase:
             raise TransientError(f"{self.name}: no answer within {timeout:g} s", sent=sent) from error
         except psycopg.Error as error:
             attempt.give_up()
-            raise translated(error, self.name) from error
+            raise translated(error, self.name, role=attempt.role, grant=STANDALONE) from error
         self._kept = attempt.connection
         return rows
 
@@ -73,6 +73,7 @@ class _Attempt:
     def __init__(self, name: str, settings: dict[str, Any], kept: _Connection | None) -> None:
         self._name, self._settings, self.connection = name, settings, kept
         self._lock, self._given_up, self._sent = threading.Lock(), False, False
+        self.role = "role"
 
     def fetch(self, query: bytes, values: Values, timeout: float) -> list[Row]:
         connection = self._connected(timeout)
@@ -80,7 +81,7 @@ class _Attempt:
             if self._given_up:
                 connection.close()
                 raise TransientError(f"{self._name}: connected too late", sent=False)
-            self.connection, self._sent = connection, True
+            self.connection, self._sent, self.role = connection, True, connection.info.user
         try:
             return connection.execute(query, values).fetchall()
         except psycopg.Error:
@@ -106,4 +107,4 @@ class _Attempt:
                 autocommit=True, prepare_threshold=None, **{"connect_timeout": seconds, **self._settings}
             )
         except psycopg.Error as error:
-            raise TransientError(f"{self._name} cannot be reached: {first_line(error)}.", sent=False) from error
+            raise unreached(error, self._name, url=OPTION) from error

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from soloist.adapters.postgres.connections import Connection, Connections, shut
-from soloist.adapters.postgres.failures import READ_ONLY, first_line, translated
+from soloist.adapters.postgres.failures import READ_ONLY, WORK, translated, unreached
 from soloist.adapters.postgres.url import DatabaseUrl
 from soloist.domain.errors import TransientError
 
@@ -31,10 +31,10 @@ GRACE = 2.0
 
 
 class Database:
-    """``program`` is how connections call themselves unless the URL says otherwise."""
+    """``program`` is how connections call themselves unless the URL says otherwise; ``grant`` what they need of our schema."""
 
-    def __init__(self, url: DatabaseUrl, *, program: str = "soloist") -> None:
-        self.url, self.name, self._program = url, url.name, program
+    def __init__(self, url: DatabaseUrl, *, program: str = "soloist", grant: str = WORK) -> None:
+        self.url, self.name, self._program, self._grant, self._role = url, url.name, program, grant, "role"
         apart = 1 if url.connections > 1 else 0
         self._main = self._connections(url.connections - apart)
         self._renewals = self._connections(1) if apart else self._main
@@ -111,7 +111,7 @@ class Database:
                     raise TransientError(f"{self.name} did not answer within {seconds:g} s.", sent=True) from error
                 # Read-only by a default of its session, or as a standby: another one may be neither.
                 connection.stale = error.sqlstate == READ_ONLY
-                raise translated(error, self.name) from error
+                raise translated(error, self.name, role=self._role, grant=self._grant) from error
             finally:
                 late.cancel()
 
@@ -135,6 +135,7 @@ class Database:
             # Around psycopg's own limit, which holds for each address and leaves out the look-up of names.
             async with asyncio.timeout(self.url.connect_timeout * hosts + GRACE):
                 connection = await Connection.connect(autocommit=True, prepare_threshold=None, **settings)
+                self._role = connection.info.user
                 try:
                     await self._make_ours(connection)
                 except BaseException:
@@ -146,7 +147,7 @@ class Database:
                 f"{self.name} cannot be reached: no answer in {self.url.connect_timeout:g} s.", sent=False
             ) from None
         except psycopg.Error as error:
-            raise TransientError(f"{self.name} cannot be reached: {first_line(error)}.", sent=False) from error
+            raise unreached(error, self.name) from error
 
     async def _make_ours(self, connection: Connection) -> None:
         """Sets up a session that nobody else can come by."""

@@ -6,7 +6,12 @@ statement need not share (a constraint, a value, whatever a trigger does or does
 person must lift first. A right that is missing is one of the latter wherever it is missing, since it is so for all rows;
 but for a policy of row-level security, which looks at what is written to this one.
 Only the server's own first sentence is repeated; its detail may quote the row.
+
+A connection that is not made is worth another try either way, but a server that answers and refuses is told from one
+that is away: time alone seldom mends a name, an account or a password.
 """
+
+import re
 
 import psycopg
 
@@ -20,6 +25,20 @@ CANCELED = "57014"
 READ_ONLY = "25006"
 FORBIDDEN = "42501"
 ABSENT = frozenset({"42P01", "42883", "3F000", "42703"})  # a table, a function, a schema, a column
+
+OPTION = "--database (SOLOIST_DATABASE)"
+WORK, STANDALONE = "allow_work", "allow_standalone"
+OF_STANDALONE = frozenset({"leases", "shards", "objects"})
+"""Tables of the schema soloist that STANDALONE grants, and WORK does not. The server names them without their schema."""
+
+# Of a failed connection libpq keeps the SQLSTATE to itself. In its text a server's word is known by what comes before it:
+# the severity, in the server's language, and two blanks.
+_SERVERS_WORD = re.compile(r"failed: (?:\w+:  (\S.*)|fe_sendauth: (no password supplied))")
+_PASSES = re.compile(
+    r"the database system is|too many|connection slots|no more connections|terminat|login has been failing|cannot connect"
+    r"|timeout|paused",
+    re.IGNORECASE,
+)
 
 NO_WRITES = (
     "it is a standby, or default_transaction_read_only is on. What has to be written waits until it takes writes; where "
@@ -35,8 +54,8 @@ class RowRefused(PermanentError):
         self.sqlstate = sqlstate
 
 
-def translated(error: psycopg.Error, where: str) -> SoloistError:
-    """``where`` is the database as messages call it."""
+def translated(error: psycopg.Error, where: str, *, role: str = "role", grant: str = WORK) -> SoloistError:
+    """``where`` is the database as messages call it; ``role`` who asks it; ``grant`` what such a one needs of our schema."""
     code, said = error.sqlstate, first_line(error)
     if code is None:
         if isinstance(error, psycopg.DataError):
@@ -52,7 +71,18 @@ def translated(error: psycopg.Error, where: str) -> SoloistError:
         return TransientError(f"{where} cannot do that now: {said}", sent=LATER[code[:2]])
     if code[:2] not in A_PERSON or _of_a_policy(error) or (code != FORBIDDEN and _in_a_function_of_theirs(error)):
         return RowRefused(f"{where} refuses: {said}", sqlstate=code)
-    return PermanentError(f"{where} refuses: {said}{_remedy(code, said)}")
+    return PermanentError(f"{where} refuses: {said}{_remedy(code, said, role, grant)}")
+
+
+def unreached(error: psycopg.Error, where: str, *, url: str = "its URL") -> TransientError:
+    """Of a connection that was not made. ``url`` is where the database is named."""
+    for words in _SERVERS_WORD.findall(str(error)):
+        said = "".join(words).strip().removesuffix(".")
+        if not _PASSES.search(said):
+            return TransientError(
+                f"{where} answers and refuses: {said}. Correct {url} if that is not on its way.", sent=False
+            )
+    return TransientError(f"{where} cannot be reached: {first_line(error)}.", sent=False)
 
 
 def _of_a_policy(error: psycopg.Error) -> bool:
@@ -73,9 +103,11 @@ def first_line(error: BaseException) -> str:
     return lines[0].strip().removesuffix(".")
 
 
-def _remedy(code: str, said: str) -> str:
+def _remedy(code: str, said: str, role: str, grant: str) -> str:
     if code == FORBIDDEN:
-        return ". Grant it: SELECT soloist.allow_work('role') covers the schema soloist; a table of your own needs its grants."
+        grant = STANDALONE if OF_STANDALONE.intersection(re.findall("[a-z_]+", said)) else grant
+        named = role.replace("'", "''")
+        return f". Grant it: SELECT soloist.{grant}('{named}') covers the schema soloist; a table of your own needs its grants."
     if code in ABSENT and "soloist" in said:
         return ". Run soloist migrate, with a role that may change the schema."
     return "."

@@ -17,8 +17,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from soloist.adapters.postgres.failures import NO_WRITES
-from soloist.adapters.postgres.url import database_url
+from soloist.adapters.postgres.failures import NO_WRITES, OPTION, STANDALONE, translated, unreached
+from soloist.adapters.postgres.url import DatabaseUrl, database_url
 from soloist.domain.errors import PermanentError, TransientError
 
 # One number for everybody who migrates; any would do that nobody else uses.
@@ -89,7 +89,7 @@ def pending(migrations: Sequence[Migration], applied: Sequence[Applied]) -> tupl
 
 def migrate(conninfo: str, migrations: Sequence[Migration] | None = None) -> tuple[Migration, ...]:
     """Applies what is pending, and lifts the fence to the present; gives what was applied."""
-    with _connected(conninfo) as connection, connection.transaction():
+    with _connected(database_url(conninfo)) as connection, connection.transaction():
         connection.execute(_SETTING, ("lock_timeout", WAIT_FOR_OTHERS))
         connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         connection.execute(_SETTING, ("lock_timeout", WAIT_FOR_TABLES))
@@ -103,9 +103,15 @@ def migrate(conninfo: str, migrations: Sequence[Migration] | None = None) -> tup
 
 
 def look(conninfo: str) -> tuple[Migration, ...]:
-    """What ``migrate`` would apply; changes nothing."""
-    with _connected(conninfo) as connection, connection.transaction():
-        return pending(known(), _applied(connection))
+    """What ``migrate`` would apply; changes nothing, and may be asked by whoever is to work there."""
+    url = database_url(conninfo)
+    with _connected(url) as connection:
+        role = connection.info.user
+        try:
+            with connection.transaction():
+                return pending(known(), _applied(connection))
+        except psycopg.Error as error:
+            raise translated(error, url.name, role=role, grant=STANDALONE) from error
 
 
 def script(migrations: Sequence[Migration]) -> str:
@@ -127,9 +133,8 @@ _RECORD = "INSERT INTO soloist.migrations (version, name, checksum) VALUES (%s, 
 
 
 @contextmanager
-def _connected(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
+def _connected(url: DatabaseUrl) -> Iterator[psycopg.Connection[Any]]:
     """By Prisma's URL or libpq's; its errors are ours. Nothing is prepared, so that it works behind a transaction pooler."""
-    url = database_url(conninfo)
     try:
         where = make_conninfo(**url.libpq)
         connection = psycopg.connect(where, autocommit=True, prepare_threshold=None, connect_timeout=10)
@@ -138,7 +143,7 @@ def _connected(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
             "The database's connection string cannot be read: write postgresql://user@host/name."
         ) from error
     except psycopg.OperationalError as error:
-        raise TransientError(f"The database cannot be reached: {_first_line(error)}", sent=False) from error
+        raise unreached(error, url.name, url=OPTION) from error
     try:
         with closing(connection):
             yield connection
