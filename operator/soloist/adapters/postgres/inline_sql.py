@@ -4,7 +4,7 @@ Each row is written twice, at its claim and at its outcome. The first touches no
 is heap-only where the page has room. An outcome is one UPDATE, which asks in its WHERE for the fence and for the row to be as
 it was claimed; a row that is not has its claim ended by a second one, and nothing else.
 
-A row without a fence whose lease lies ahead is resting. Parked rows rest for ever.
+A row without a fence whose lease lies ahead is resting. Parked rows rest for ever (``inline_parked_sql``).
 """
 
 from typing import LiteralString
@@ -12,6 +12,7 @@ from typing import LiteralString
 from psycopg.sql import SQL, Composable
 
 from soloist.adapters.postgres.column_sql import NOW, Name, cast, constant, iso, moment
+from soloist.adapters.postgres.inline_parked_sql import EVER, REMEMBER
 from soloist.adapters.postgres.mapped_sql import AND, COMMA, IS_LIFTED, LIFTED, Shape, due_rows, said
 from soloist.adapters.postgres.outcome_sql import all_done, died, forgotten, outcomes, written
 from soloist.adapters.postgres.used_up_sql import used_up
@@ -80,6 +81,7 @@ def settle(shape: Shape) -> Composable:
         outcomes(shape, ("attempt", "int4"), ("reclaims", "int4"), *_AS_CLAIMED),
         _written(shape, SQL(", x.error, x.reason, x.attempt, x.reclaims")),
         forgotten(SQL("SELECT w.key FROM written AS w WHERE w.outcome = 'Done'")),
+        REMEMBER,
         died(shape, "written", where=SQL("true")),
     ]
     return SQL("WITH {} SELECT w.n, w.outcome, true FROM written AS w").format(COMMA.join(parts))
@@ -93,10 +95,10 @@ def complete(shape: Shape) -> Composable:
 
 
 def _written(shape: Shape, told: Composable) -> Composable:
-    ever, later = SQL("'infinity'::pg_catalog.timestamptz"), SQL("({} + x.wait)").format(NOW)
+    later = SQL("({} + x.wait)").format(NOW)
     rest = SQL(
         "CASE x.outcome WHEN 'Park' THEN {} WHEN 'PutBack' THEN CASE WHEN x.wait > interval '0' THEN {} END END"
-    ).format(_now(shape, ever), _now(shape, later))
+    ).format(_now(shape, EVER), _now(shape, later))
     kept = SQL("CASE x.outcome WHEN 'PutBack' THEN {} ELSE 0 END").format(Name("q", _inline(shape).reclaims))
     return SQL(
         "written AS (UPDATE {relation} AS q SET {assigned} FROM x WHERE {held} AND {same}"

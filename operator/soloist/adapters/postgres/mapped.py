@@ -6,6 +6,7 @@ that found it, so a crash in between only means that the next claim finds it aga
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from soloist.adapters.postgres.burials import Buried, handed_out, unheard
@@ -86,9 +87,15 @@ class MappedRows:
         return await self._outcomes.settle(outcomes)
 
     async def sweep(self) -> int:
-        """Looks through some hundreds of the sidecar's rows and removes those that are of no use; says how many."""
+        """Looks through some hundreds of the sidecar's rows and removes those that are of no use; says how many. With Inline it
+        frees what rests for no reason."""
         self._sweep_at = self._boottime() + SWEEP_EVERY
-        return await self._sweeps.turn()
+        gone = await self._sweeps.turn()
+        if self._statements.freed is not None:
+            # A row that may not be written stays as it is: it would be in the way of a claim, which writes it too.
+            with suppress(SoloistError):
+                await self._database.fetch(self._statements.freed, {}, ahead=BY_INDEX)
+        return gone
 
     async def _claim(self, asked: int, used_up: bool, without: Collection[str]) -> tuple[list[Claim], bool]:
         began = self._boottime()

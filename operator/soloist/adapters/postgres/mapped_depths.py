@@ -1,8 +1,9 @@
 """The depth of one mapped queue, by one statement that reads the user's table as a claim does, and changes nothing.
 
 What is due is looked at in the order in which it is claimed, up to a number, and each such row is held against its claim: in
-hand, resting until a later time, parked for a person, or free to be had. So a table of any size is measured in bounded time
-where it has the index that claims need.
+hand, resting until a later time, parked for a person, or free to be had. A parked row is dead also when its letter was put
+away; one that a sweep will free is free. So a table of any size is measured in bounded time where it has the index that
+claims need.
 """
 
 from psycopg.sql import SQL, Composable
@@ -10,6 +11,7 @@ from psycopg.sql import SQL, Composable
 from soloist.adapters.postgres.catalog import read_catalog
 from soloist.adapters.postgres.column_sql import NOW, Name, instant, moment
 from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.inline_parked_sql import has_letter, known, parked
 from soloist.adapters.postgres.mapped_opening import shape_of, table_of
 from soloist.adapters.postgres.mapped_sql import AND, BY_INDEX, COMMA, Shape
 from soloist.domain.depth import Depth
@@ -24,6 +26,10 @@ _CLAIMS = SQL(
     " WHERE c.key = s.key AND c.held_until > {now} AND (c.fence IS NOT NULL OR c.due IS NOT DISTINCT FROM s.due) LIMIT 1)"
     " AS k ON true"
 ).format(now=NOW)
+
+_IN_COLUMNS = SQL("CASE WHEN s.key IS NULL OR {} THEN s.until END AS until, s.claimed").format(
+    known(SQL("s.key"), SQL("s.due"))
+)
 
 
 class MappedDepth:
@@ -57,19 +63,21 @@ def measuring(shape: Shape) -> Composable:
     parts = [_due(shape, name, status) for name, status in zip(due, statuses, strict=True)]
     later = [_counted(shape, status) for status in statuses] if shape.table.due_at is not None else [SQL("(SELECT 0)")]
     return SQL(
-        "WITH {parts}, seen AS (SELECT s.due, {held} FROM ({every}) AS s{claims}),"
+        "WITH {parts}, seen AS (SELECT s.key, s.due, {held} FROM ({every}) AS s{claims}),"
         " later AS (SELECT sum(n)::pg_catalog.int8 AS n, bool_and(n < %(most)s) AS whole FROM (VALUES {later}) AS l(n)),"
         " dead AS (SELECT count(*) AS n FROM"
         " (SELECT FROM soloist.dead_rows AS r WHERE r.queue = %(queue)s LIMIT %(most)s::pg_catalog.int8) AS r)"
         " SELECT count(*) FILTER (WHERE s.until IS NULL),"
         " (SELECT n FROM later) + count(*) FILTER (WHERE NOT coalesce(s.claimed, false) AND isfinite(s.until)),"
-        " count(*) FILTER (WHERE s.claimed), (SELECT n FROM dead),"
+        " count(*) FILTER (WHERE s.claimed),"
+        " (SELECT n FROM dead) + count(*) FILTER (WHERE NOT coalesce(s.claimed, false) AND NOT isfinite(s.until) AND NOT {letter}),"
         " extract(epoch FROM {now} - min(s.due) FILTER (WHERE s.until IS NULL AND isfinite(s.due)))::float8,"
         " {whole} AND (SELECT whole FROM later) AND (SELECT n < %(most)s FROM dead) FROM seen AS s"
     ).format(
         parts=COMMA.join(parts),
         every=SQL(" UNION ALL ").join(SQL("SELECT * FROM {}").format(name) for name in due),
-        held=SQL("k.until, coalesce(k.claimed, false) AS claimed" if sidecar else "s.until, s.claimed"),
+        held=SQL("k.until, coalesce(k.claimed, false) AS claimed") if sidecar else _IN_COLUMNS,
+        letter=has_letter(SQL("s.key"), SQL("s.due")),
         claims=_CLAIMS if sidecar else SQL(""),
         later=COMMA.join(SQL("({})").format(each) for each in later),
         now=NOW,
@@ -94,14 +102,22 @@ def _due(shape: Shape, name: Composable, status: Composable) -> Composable:
 
 
 def _held(shape: Shape) -> Composable:
-    """By what the claim of a row is known: its columns, or its key in the sidecar."""
+    """By what the claim of a row is known: its key in the sidecar, or its columns, and the key of one that is parked."""
     if shape.inline is None:
         return SQL("{} AS key").format(shape.key(shape.rows("q")))
     lease, fence = Name("q", shape.inline.lease_until), Name("q", shape.inline.fence)
     column = shape.columns[shape.inline.lease_until]
     return SQL(
-        "CASE WHEN {lease} > {now} THEN {until} END AS until, {lease} > {now} AND {fence} IS NOT NULL AS claimed"
-    ).format(lease=lease, now=moment(NOW, column), until=instant(lease, column), fence=fence)
+        "CASE WHEN {parked} THEN {key} END AS key,"
+        " CASE WHEN {lease} > {now} THEN {until} END AS until, {lease} > {now} AND {fence} IS NOT NULL AS claimed"
+    ).format(
+        parked=parked(shape, shape.inline, "q"),
+        key=shape.key(shape.rows("q")),
+        lease=lease,
+        now=moment(NOW, column),
+        until=instant(lease, column),
+        fence=fence,
+    )
 
 
 def _counted(shape: Shape, status: Composable) -> Composable:

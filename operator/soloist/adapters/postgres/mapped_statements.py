@@ -4,15 +4,16 @@ from dataclasses import dataclass
 
 from psycopg.sql import Composable
 
-from soloist.adapters.postgres import inline_sql, sidecar_outcome_sql, sidecar_sql, sidecar_sweep_sql
+from soloist.adapters.postgres import inline_parked_sql, inline_sql, sidecar_outcome_sql, sidecar_sql, sidecar_sweep_sql
 from soloist.adapters.postgres.mapped_sql import INLINE_CLAIM, SIDECAR_CLAIM, Shape
 from soloist.adapters.postgres.walk_sql import passed
+from soloist.domain.queue_tables import Inline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements:
     """``claims``: one for each status that may go first, and ``burials`` the same of rows that nobody is handed any more.
-    ``end`` is there with Inline only, ``passed`` where rows have a due time.
+    ``end`` and ``freed`` are there with Inline only, ``passed`` where rows have a due time.
 
     ``planner`` goes ahead of a claim, ``BY_INDEX`` of everything else.
     """
@@ -26,12 +27,13 @@ class Statements:
     sweep: bytes
     sweep_behind: bytes
     end: bytes | None = None
+    freed: bytes | None = None
     passed: bytes | None = None
 
 
 def composed(shape: Shape) -> Statements:
     if shape.inline is not None:
-        return _inline(shape)
+        return _inline(shape, shape.inline)
     turns = range(len(shape.statuses("q")))
     return Statements(
         claims=tuple(_text(sidecar_sql.claim(shape, first)) for first in turns),
@@ -46,7 +48,7 @@ def composed(shape: Shape) -> Statements:
     )
 
 
-def _inline(shape: Shape) -> Statements:
+def _inline(shape: Shape, inline: Inline) -> Statements:
     turns = range(len(shape.statuses("q")))
     return Statements(
         claims=tuple(_text(inline_sql.claim(shape, first)) for first in turns),
@@ -58,6 +60,7 @@ def _inline(shape: Shape) -> Statements:
         sweep=_text(sidecar_sweep_sql.sweep(shape)),
         sweep_behind=_text(sidecar_sweep_sql.behind(shape)),
         end=_text(inline_sql.end(shape)),
+        freed=_text(inline_parked_sql.freed(shape, inline)),
         passed=_passed(shape),
     )
 

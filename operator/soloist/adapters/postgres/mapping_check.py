@@ -45,7 +45,7 @@ async def check_mapping(database: Database, name: str, spec: QueueSpec) -> list[
 
 async def _in_the_way(database: Database, shape: Shape) -> int:
     """Rows that were given up and stay due, as far as they are counted."""
-    values = {"queue": shape.queue, "name": str(shape.table.name), "inline": shape.inline is not None, "most": _COUNTED}
+    values = {"name": str(shape.table.name), "most": _COUNTED}
     ((count,),) = await database.fetch(statement("in_the_way"), values)
     if count < MANY or shape.inline is not None:
         return int(count)

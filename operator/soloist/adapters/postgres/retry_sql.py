@@ -2,8 +2,9 @@
 
 The attempt's number goes on where the sidecar can remember that the tries before do not count; an Inline table has no
 place for that, so there the count of a row that had failed begins anew, and with it a key per attempt. Rows that the
-application moved on meanwhile are not touched; their letter goes, for it speaks of something that is no more. What
-the sidecar holds back for ever is let go with it, though its row is out of work for a while (a pause).
+application moved on meanwhile are not touched; their letter goes, for it speaks of something that is no more. But what
+keeps such a row back for ever is let go, though it is out of work for a while (a pause), or, with Inline, due at another
+time: with the letter would go the last that says so. With Inline a row that waits is then back.
 
 Locks are taken as by an outcome: the users' rows first, by their key, and then ours.
 """
@@ -12,8 +13,9 @@ from psycopg import sql
 from psycopg.sql import SQL, Composable
 
 from soloist.adapters.postgres.column_sql import NOW, Name, Text, constant, moment, touched
+from soloist.adapters.postgres.inline_parked_sql import parked
 from soloist.adapters.postgres.mapped_sql import AND, COMMA, Shape
-from soloist.domain.queue_tables import OutcomeBy
+from soloist.domain.queue_tables import Inline, OutcomeBy
 
 
 def retry(shape: Shape) -> Composable:
@@ -30,11 +32,14 @@ def retry(shape: Shape) -> Composable:
             order=COMMA.join(shape.values([SQL("d.pk[{}]").format(sql.Literal(n + 1)) for n in range(len(rows))])),
         ),
         SQL(
-            "locked AS MATERIALIZED (SELECT x.*, coalesce(q.dead, false) AS dead, {held} AS held FROM x LEFT JOIN LATERAL ("
-            "SELECT {dead} AS dead FROM {relation} AS q WHERE {match} LIMIT 1 FOR NO KEY UPDATE) AS q ON true)"
+            "locked AS MATERIALIZED (SELECT x.*, coalesce(q.dead, false) AS dead, {held} AS held,"
+            " coalesce(q.rests AND q.waits, false) AS freed FROM x LEFT JOIN LATERAL (SELECT {dead} AS dead, {rests} AS rests,"
+            " {waits} AS waits FROM {relation} AS q WHERE {match} LIMIT 1 FOR NO KEY UPDATE) AS q ON true)"
         ).format(
-            held=_HELD if shape.inline is None else SQL("false"),
             dead=_dead(shape),
+            held=_HELD if shape.inline is None else SQL("coalesce(q.rests, false)"),
+            rests=SQL("false") if shape.inline is None else parked(shape, shape.inline, "q"),
+            waits=SQL(" OR ").join(shape.statuses("q")),
             relation=shape.relation,
             match=shape.match("q", shape.said_rows("x")),
         ),
@@ -44,21 +49,27 @@ def retry(shape: Shape) -> Composable:
             " ORDER BY l.key, l.dead DESC, l.id DESC)"
         ),
     ]
-    if shape.inline is None:
-        parts.append(_remembered(shape))
+    parts.append(_remembered(shape) if shape.inline is None else _FORGOTTEN)
     if not handler:
         parts.append(_back(shape))
-    which = SQL("d.id = ANY (ARRAY(SELECT l.id FROM locked AS l))")
+    if shape.inline is not None:
+        parts.append(_freed(shape, shape.inline))
+    which: Composable = SQL("SELECT l.id FROM locked AS l")
     if not handler:
-        which = SQL("d.key = ANY (ARRAY(SELECT l.key FROM locked AS l))")
-    parts.append(SQL("gone AS (DELETE FROM soloist.dead_rows AS d WHERE {} RETURNING d.id)").format(which))
-    return SQL("WITH {} SELECT l.id, l.dead FROM locked AS l").format(COMMA.join(parts))
+        # A row that is back leaves none; one that is not may have died again since, of which another letter speaks.
+        which = SQL("{} UNION ALL SELECT o.id FROM soloist.dead_rows AS o JOIN chosen AS c ON o.key = c.key").format(
+            which
+        )
+    parts.append(SQL("gone AS (DELETE FROM soloist.dead_rows AS d WHERE d.id = ANY (ARRAY({})))").format(which))
+    return SQL("WITH {} SELECT l.id, l.dead OR l.freed FROM locked AS l").format(COMMA.join(parts))
 
 
 def _dead(shape: Shape) -> Composable:
     """Whether the row is as its letter left it."""
     status, same_due = shape.table.status, SQL("{} IS NOT DISTINCT FROM x.due_at").format(shape.due("q"))
     waits = SQL("({}) AND {}").format(SQL(" OR ").join(shape.statuses("q")), same_due)
+    if shape.inline is not None:
+        waits = SQL("{} AND {} IS NULL").format(waits, Name("q", shape.inline.fence))
     if shape.table.outcome is OutcomeBy.HANDLER or status is None:
         return waits
     failed = SQL("{} = {}").format(
@@ -71,6 +82,15 @@ _HELD = SQL(
     "(SELECT true FROM soloist.claims AS k WHERE k.key = x.key AND k.held_until = 'infinity'"
     " AND k.due IS NOT DISTINCT FROM x.due_at LIMIT 1) IS NOT NULL"
 )
+_FORGOTTEN = SQL(
+    "forgotten AS (DELETE FROM soloist.claims AS k WHERE k.key = ANY (ARRAY(SELECT c.key FROM chosen AS c)) AND k.fence IS NULL)"
+)
+
+
+def _freed(shape: Shape, inline: Inline) -> Composable:
+    return SQL("freed AS (UPDATE {} AS q SET {} = NULL FROM chosen AS c WHERE NOT c.dead AND {})").format(
+        shape.relation, Name(inline.lease_until), shape.match("q", shape.said_rows("c"))
+    )
 
 
 def _remembered(shape: Shape) -> Composable:

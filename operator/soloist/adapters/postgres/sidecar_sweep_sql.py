@@ -11,6 +11,7 @@ from psycopg import sql
 from psycopg.sql import SQL, Composable
 
 from soloist.adapters.postgres.column_sql import NOW, Name, constant
+from soloist.adapters.postgres.inline_parked_sql import parked
 from soloist.adapters.postgres.mapped_sql import AND, Shape
 from soloist.domain.queue_tables import OutcomeBy
 
@@ -22,7 +23,7 @@ _END = SQL("(SELECT max(key) FROM looked HAVING count(*) = %(most)s)")
 
 def sweep(shape: Shape) -> Composable:
     """Looks through the next rows after a key and removes what is no claim's and of no use: its row is gone, or finished, or
-    (Handler) due at another time. Gives the last key it looked at (null: it is through) and how many went."""
+    (Handler, Inline) due at another time. Gives the last key it looked at (null: it is through) and how many went."""
     texts = [SQL("substr(w.key, {})").format(sql.Literal(len(f"{shape.source}:") + 1))]
     if len(shape.table.id) > 1:
         texts = [
@@ -59,6 +60,8 @@ def _of_use(shape: Shape) -> list[Composable]:
         name, column = Name("q", status.column), shape.columns[status.column]
         # Not "is another": a status may be null.
         found += [SQL("({} = {}) IS NOT TRUE").format(name, constant(value, column)) for value in over]
-    if shape.table.outcome is OutcomeBy.HANDLER:
+    if shape.inline is not None:
+        found.append(parked(shape, shape.inline, "q"))  # of such rows nothing else is remembered
+    if shape.inline is not None or shape.table.outcome is OutcomeBy.HANDLER:
         found.append(SQL("{} IS NOT DISTINCT FROM w.due").format(shape.due("q")))
     return found

@@ -1,13 +1,6 @@
-SELECT
-    CASE WHEN %(inline)s THEN (
-        SELECT count(*) FROM (
-            SELECT FROM soloist.dead_rows AS d WHERE d.queue = %(queue)s AND d.reason = 'Refused' LIMIT %(most)s
-        ) AS d
-    ) ELSE (
-        SELECT count(*) FILTER (WHERE k.fence IS NULL AND k.held_until = 'infinity') FROM (
-            SELECT c.fence, c.held_until
-            FROM soloist.sources AS s JOIN soloist.claims AS c ON c.key > s.id || ':' AND c.key < s.id || ';'
-            WHERE s.name = %(name)s
-            LIMIT %(most)s
-        ) AS k
-    ) END
+SELECT count(*) FILTER (WHERE k.fence IS NULL AND k.held_until = 'infinity') FROM (
+    SELECT c.fence, c.held_until
+    FROM soloist.sources AS s JOIN soloist.claims AS c ON c.key > s.id || ':' AND c.key < s.id || ';'
+    WHERE s.name = %(name)s
+    LIMIT %(most)s
+) AS k
