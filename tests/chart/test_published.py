@@ -62,3 +62,13 @@ def test_what_is_pushed_is_signed_and_its_provenance_told() -> None:
         assert f'cosign sign --yes \\"{what}\\"' in steps
         assert "actions/attest-build-provenance@" in steps
         assert WORKFLOW["jobs"][job]["permissions"]["id-token"] == "write"
+
+
+def test_the_image_is_pushed_with_what_it_is_made_of() -> None:
+    steps = WORKFLOW["jobs"]["image"]["steps"]
+    (built,) = [step for step in steps if step.get("id") == "built"]
+    (listed,) = [step for step in steps if step.get("uses", "").startswith("anchore/sbom-action@")]
+    (told,) = [step for step in steps if step.get("uses", "").startswith("actions/attest-sbom@")]
+    assert built["with"]["sbom"] is True
+    assert told["with"]["sbom-path"] == listed["with"]["output-file"]
+    assert built["with"]["push"] is told["with"]["push-to-registry"] is True
