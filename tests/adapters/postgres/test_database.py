@@ -107,6 +107,18 @@ def test_behind_a_pooler_the_end_of_a_statement_is_the_last_that_is_said_so_no_s
     assert ours == ["Parse", "Bind", "Describe", "Execute"] * 2 + ["Sync"]
 
 
+@pytest.mark.parametrize("road", ["directly", "through a pooler"])
+def test_a_statement_that_is_larger_than_what_a_socket_takes_at_once_is_sent_whole(
+    database: Place, pgbouncer: PgBouncer, road: str
+) -> None:
+    text = "x" * 32_000_000
+
+    async def body(ours: Database) -> None:
+        assert await ours.fetch(b"SELECT length(%s::text)", (text,), ahead=b"SELECT 1") == [(len(text),)]
+
+    with_database(database.dsn() if road == "directly" else pgbouncer.dsn(database.name), body)
+
+
 @pytest.mark.parametrize(("query", "prepared"), [("", 1), ("?pgbouncer=true", 0), ("?statement_cache_size=0", 0)])
 def test_a_statement_that_comes_often_is_prepared_where_the_url_allows(
     database: Place, query: str, prepared: int

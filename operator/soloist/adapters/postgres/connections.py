@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import generators
+from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 
 from soloist.domain.errors import TransientError
@@ -35,11 +37,18 @@ class Connection(psycopg.AsyncConnection[Any]):
         """What is executed in the block is one transaction, in one round trip, and its end is the last that the server hears.
 
         A pipeline of psycopg's (3.3, ``_exit_gen``) asks for a flush once it has ended. Where that comes after the answer, a
-        transaction pooler lends a server for it, which nobody else gets until this connection speaks again.
+        transaction pooler lends a server for it, which nobody else gets until this connection speaks again. What the socket
+        had no room for is sent by then all the same.
         """
         async with self.pipeline() as pipeline:
             fetch = pipeline._fetch_gen
-            pipeline._fetch_gen = lambda *, flush: fetch(flush=False)  # type: ignore[method-assign]
+
+            def answers(*, flush: bool) -> PQGen[None]:
+                if flush:
+                    yield from generators.send(self.pgconn)
+                yield from fetch(flush=False)
+
+            pipeline._fetch_gen = answers  # type: ignore[method-assign]
             yield
 
 
