@@ -49,7 +49,7 @@ def test_a_kind_that_is_near_ours_is_a_mistake_whatever_its_group(wrong: str, ri
     [
         (of("Job"), "kind 'Job' is not known here: write ScheduledJob or WorkQueue."),
         (of("Job", "Soloist.dev/v2"), "kind 'Job' is not known here: write ScheduledJob or WorkQueue."),
-        (of("ScheduledJobList", items=[]), "kind 'ScheduledJobList' is not known here: write ScheduledJob or WorkQueue."),
+        (of("ScheduledJobList", items=[]), "kind 'ScheduledJobList' is not known here: write kind: List and apiVersion: v1."),
         (of("jobrun"), "kind 'jobrun' is not known here: write JobRun."),
         (of("Secret"), "a Secret is not of 'soloist.dev/v1alpha1': write apiVersion: v1."),
         (of("secret", "v1"), "kind 'secret' is not known here: write Secret."),

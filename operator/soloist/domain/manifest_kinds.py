@@ -36,6 +36,8 @@ def mistake(document: Mapping[str, Any], kinds: Collection[str]) -> str | None:
         return f"a {kind} is not of {shown(version)}: write apiVersion: v1." if in_group and kind in kinds else None
     if in_group and kind == RUN:
         return None
+    if in_group and kind in [each + LIST for each in (*OURS, RUN)]:
+        return f"kind {shown(kind)} is not known here: write kind: {LIST} and apiVersion: v1."
     core = [each for each in CORE if each in kinds or each == LIST] if version in CORE_VERSIONS or in_group else []
     mine = [*OURS, RUN] if in_group else [each for each in OURS if each in kinds]
     near = next((each for each in (*mine, *core) if _is_near(kind, each)), None)

@@ -139,6 +139,7 @@ def test_a_folder_without_any_manifest_says_nothing_about_what_there_is_to_be(
         (job("a", version="soloist.dev/v2"), 'document 1 ("a"): apiVersion \'soloist.dev/v2\' is not known here: write soloist.dev/v1alpha1'),
         (job("a") + "spec: {}\n", "line 5: a key is there twice: remove one."),
         (job("a") + "---\n" + job("c").replace("ScheduledJob", "ScheduledJbo"), 'document 2 ("c"): kind \'ScheduledJbo\' is not known here: write ScheduledJob.'),
+        ("kind: List\nitems:\n- {kind: List, items: [{kind: Pod}, {kind: ScheduledJbo}]}\n", "document 1, item 1, item 2: kind 'ScheduledJbo' is not known here: write ScheduledJob."),
         ("kind: List\nitems:\n- {kind: Pod}\n- {kind: [sesame], spec: {password: sesame}}\n", "document 1, item 2: there is no kind: write kind: ScheduledJob or WorkQueue."),
         ("kind: Pod\n---\nmetadata: {name: [sesame]}\nspec: {}\n", "document 2: there is no kind"),
         ("a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)), "cannot be read as YAML"),

@@ -70,16 +70,23 @@ def _documents(file: Path, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
         said = "a key is there twice: remove one." if twice else "this cannot be read as YAML: mend it."
         raise ConfigError(f"{file}{where}: {said}") from error
     for number, each in enumerate(documents, 1):
-        is_list = isinstance(each, dict) and each.get("kind") == LIST
-        kept = each.get("items") if is_list else [each]
-        for item, one in enumerate(kept if isinstance(kept, list) else [], 1):
-            if not isinstance(one, dict):
-                continue
+        for place, one in _with_items(each, f"document {number}"):
             if (wrong := mistake(one, kinds)) is not None:
-                place = f"document {number}, item {item}" if is_list else f"document {number}"
                 raise ConfigError(f"{file}: {place}{_named(one)}: {wrong}")
             if is_used(one, kinds):
                 yield one
+
+
+def _with_items(document: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A document and where it is; of a list what is in it, lists again among it."""
+    if not isinstance(document, dict):
+        return
+    if document.get("kind") != LIST:
+        yield place, document
+        return
+    items = document.get("items")
+    for number, each in enumerate(items if isinstance(items, list) else [], 1):
+        yield from _with_items(each, f"{place}, item {number}")
 
 
 def _is_shallow(text: str) -> None:

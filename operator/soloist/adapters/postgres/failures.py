@@ -28,8 +28,7 @@ ABSENT = frozenset({"42P01", "42883", "3F000", "42703"})  # a table, a function,
 
 OPTION = "--database (SOLOIST_DATABASE)"
 WORK, STANDALONE = "allow_work", "allow_standalone"
-OF_STANDALONE = frozenset({"leases", "shards", "objects"})
-"""Tables of the schema soloist that STANDALONE grants, and WORK does not. The server names them without their schema."""
+"""What grants the schema soloist to whoever works rows, and to whoever has its leases and jobs on rows."""
 
 # Of a failed connection libpq keeps the SQLSTATE to itself. In its text a server's word is known by what comes before it:
 # the severity, in the server's language, and two blanks.
@@ -105,7 +104,6 @@ def first_line(error: BaseException) -> str:
 
 def _remedy(code: str, said: str, role: str, grant: str) -> str:
     if code == FORBIDDEN:
-        grant = STANDALONE if OF_STANDALONE.intersection(re.findall("[a-z_]+", said)) else grant
         named = role.replace("'", "''")
         return f". Grant it: SELECT soloist.{grant}('{named}') covers the schema soloist; a table of your own needs its grants."
     if code in ABSENT and "soloist" in said:
