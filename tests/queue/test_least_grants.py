@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,9 +13,11 @@ import pytest
 
 import tests.queue.databases as databases
 from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.failures import STANDALONE
 from soloist.adapters.postgres.mapping_check import check_mapping
 from soloist.adapters.postgres.queue_databases import SurveyedDatabase
 from soloist.adapters.postgres.registration import register
+from soloist.adapters.postgres.url import database_url
 from soloist.domain.claims import Done, Failed, PutBack, Settled, Verdict
 from soloist.domain.errors import SoloistError
 from soloist.domain.findings import Severity
@@ -218,7 +221,7 @@ def test_what_a_role_lacks_on_rows_of_ours_is_said_of_the_queues_that_it_works_a
     databases.with_database(queue_database.dsn(role), body)
 
 
-def test_each_table_of_our_own_that_a_worker_may_not_read_is_granted_by_the_statement_that_its_refusal_names(
+def test_each_table_of_our_own_that_a_worker_may_not_read_is_granted_by_the_statement_that_standalone_is_told(
     own_queue_database: Place,
 ) -> None:
     name = own_queue_database.server.role("o'hara")
@@ -230,7 +233,8 @@ def test_each_table_of_our_own_that_a_worker_may_not_read_is_granted_by_the_stat
     async def read(database: Database, table: str) -> None:
         await database.fetch(f"SELECT FROM soloist.{table}".encode())
 
-    async def body(database: Database) -> None:
+    async def body() -> None:
+        database = Database(database_url(own_queue_database.dsn("o%27hara")), grant=STANDALONE)
         for table in tables:
             with pytest.raises(SoloistError, match=f"permission denied for table {table}. Grant it: ") as refused:
                 await read(database, table)
@@ -241,7 +245,8 @@ def test_each_table_of_our_own_that_a_worker_may_not_read_is_granted_by_the_stat
                     "SELECT has_table_privilege(%s, %s, 'SELECT')", (name, f"soloist.{table}")
                 ).fetchone() == (True,)
                 owner.rollback()
+        await database.close()
 
     assert tables
-    databases.with_database(own_queue_database.dsn("o%27hara"), body)
+    asyncio.run(body())
     own_queue_database.psql("""DROP OWNED BY "o'hara" """)
