@@ -430,6 +430,30 @@ def test_a_renewal_waits_for_no_transaction_that_writes_the_row_and_a_lost_one_l
     enter("prisma", body)
 
 
+@pytest.mark.parametrize("label", ["prisma", "composite", "schedules"])
+def test_a_renewal_waits_for_no_change_of_the_whole_table_and_leaves_the_callers_timeout(
+    enter: Enter, queue_database: Place, label: str
+) -> None:
+    async def body(caller: Caller) -> None:
+        await caller.world.add(2)
+        rows = caller.claim(2, lease="20 s")
+        caller.connection.execute("SET statement_timeout = '2 s'")
+        with queue_database.connect(autocommit=False) as other:
+            other.execute(f"LOCK TABLE {caller.world.user.name} IN ACCESS EXCLUSIVE MODE")
+            with caller.connection.transaction():
+                caller.connection.execute("SET LOCAL lock_timeout = '7 s'")
+                assert set(caller.renew(*rows)) == {row.fence for row in rows}
+                assert scalar(caller.connection, "SHOW lock_timeout") == "7s"
+            other.rollback()
+        assert scalar(caller.connection, "SELECT min(held_until) - now() FROM soloist.claims") > HOUR / 120
+        with caller.connection.transaction():
+            caller.connection.execute("SET LOCAL lock_timeout = '7 s'")
+            caller.one("renew_row", rows[0], "1 hour")
+            assert scalar(caller.connection, "SHOW lock_timeout") == "7s", "also where the row was locked"
+
+    enter(label, body)
+
+
 def test_claims_and_renewals_by_function_are_index_scans_whatever_the_statistics_say(enter: Enter) -> None:
     async def body(caller: Caller) -> None:
         user = caller.world.user
@@ -443,15 +467,17 @@ def test_claims_and_renewals_by_function_are_index_scans_whatever_the_statistics
         assert not [node for node in claim.nodes if "Seq Scan" in node or "Bitmap" in node]
         assert claim.buffers < 900
         rows = caller.claim(10)
-        (renewal,) = explained(
+        locking, renewal = explained(
             caller.connection,
             "SELECT soloist.renew_rows(%s, %s, %s, '1 min')",
             (QUEUE, [row.pk for row in rows], [row.fence for row in rows]),
-            table=caller.world.shape.table.name.table,
+            table="soloist.claims",
         )
-        assert {"LockRows", "Index Scan WebhookDelivery_pkey", "Index Scan claims_pkey"} <= renewal.nodes
-        assert not [node for node in renewal.nodes if "Seq Scan" in node or "Bitmap" in node]
-        assert renewal.buffers < 900
+        assert {"LockRows", "Index Scan WebhookDelivery_pkey", "Index Scan claims_pkey"} <= locking.nodes
+        assert "Index Scan claims_pkey" in renewal.nodes
+        for plan in (locking, renewal):
+            assert not [node for node in plan.nodes if "Seq Scan" in node or "Bitmap" in node]
+            assert plan.buffers < 900
 
     enter("prisma", body)
 

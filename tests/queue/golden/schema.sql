@@ -662,6 +662,7 @@ CREATE TABLE soloist.mapped_queues (
     waits interval[] NOT NULL,
     jitter double precision NOT NULL,
     claims text[] NOT NULL,
+    lock text NOT NULL,
     renew text NOT NULL,
     settle text NOT NULL,
     retry text NOT NULL,
@@ -948,7 +949,15 @@ CREATE FUNCTION soloist.renew_rows(queue text, pks text[], fences bigint[], leas
     AS $$
 DECLARE
     q soloist.mapped_queues := soloist.mapped_queue(queue);
+    patience CONSTANT text := current_setting('lock_timeout');
 BEGIN
+    BEGIN
+        PERFORM set_config('lock_timeout', '100ms', true);
+        EXECUTE q.lock USING pks, fences;
+        PERFORM set_config('lock_timeout', patience, true);
+    EXCEPTION
+        WHEN lock_not_available THEN NULL; -- Its setting is undone with it.
+    END;
     RETURN QUERY EXECUTE q.renew USING pks, fences, lease, clock_timestamp();
 END $$;
 

@@ -21,7 +21,7 @@ from soloist.adapters.postgres.mapped_opening import shape_in
 from soloist.adapters.postgres.mapped_sql import COMMA, Shape
 from soloist.adapters.postgres.retry_sql import retry
 from soloist.adapters.postgres.sidecar_outcome_sql import settle
-from soloist.adapters.postgres.sidecar_sql import claim_giving, renew
+from soloist.adapters.postgres.sidecar_sql import claim_giving, lock_free, renew
 from soloist.adapters.postgres.statements import statement
 from soloist.domain.errors import PermanentError
 from soloist.domain.queue_spec import AfterCrash, Column, QueueSpec
@@ -58,7 +58,8 @@ def registration(shape: Shape, spec: QueueSpec) -> Mapping[str, Any]:
         "waits": waits,
         "jitter": spec.retry.jitter,
         "claims": [_text(_claim(shape, first), _CLAIM) for first in range(len(shape.statuses("q")))],
-        "renew": _text(renew(shape, locks_rows=True), {**keys, "fence": "$2", "lease": "$3", "now": "$4"}),
+        "lock": _text(lock_free(shape), {**keys, "fence": "$2"}),
+        "renew": _text(renew(shape), {**keys, "fence": "$2", "lease": "$3", "now": "$4"}),
         "settle": _text(settle(shape), {**keys, **_SETTLE}),
         "retry": _text(retry(shape), {"ids": "$1", "now": "$2"}),
         "cancel": None if handler else _text(cancel(shape), {**keys, "fence": "NULL", "now": "$2"}),

@@ -5,7 +5,7 @@ the row looked free before says nothing, since the look is as old as the stateme
 
 Locks are taken in one order everywhere, or claims and outcomes would deadlock: the users' rows first, by their primary key,
 and then the sidecar's, by its own. A claim passes over users' rows that are locked. A renewal needs none of them; one that
-takes some takes those that are free.
+takes some takes those that are free, of a table that is.
 """
 
 from dataclasses import dataclass
@@ -110,25 +110,20 @@ def _taken(shape: Shape) -> Composable:
     )
 
 
-def renew(shape: Shape, *, locks_rows: bool = False) -> Composable:
-    """``locks_rows`` is for a transaction that goes on afterwards. Until it ends, others see the old lease. Once that was over
-    they would try to take the row over, and wait at the sidecar; as it is they pass it over."""
+def renew(shape: Shape) -> Composable:
     return SQL(
-        "WITH {said}{locked}, sorted AS MATERIALIZED (SELECT * FROM {found} ORDER BY key)"
+        "WITH {said}, sorted AS MATERIALIZED (SELECT * FROM x ORDER BY key)"
         " UPDATE soloist.claims AS k SET held_until = {until}"
         " FROM sorted AS x WHERE k.key = x.key AND k.fence = x.fence RETURNING k.fence"
-    ).format(
-        said=said(shape),
-        locked=_locked_if_free(shape) if locks_rows else SQL(""),
-        found=SQL("locked" if locks_rows else "x"),
-        until=_UNTIL.format(now=NOW, reclaims=SQL("k.reclaims")),
-    )
+    ).format(said=said(shape), until=_UNTIL.format(now=NOW, reclaims=SQL("k.reclaims")))
 
 
-def _locked_if_free(shape: Shape) -> Composable:
-    """All of ``x``, locked or not. A row whose claim is lost is left to whoever holds it now."""
+def lock_free(shape: Shape) -> Composable:
+    """Before a renewal in a transaction that goes on afterwards. Until it ends, others see the old lease. Once that was over
+    they would try to take the row over, and wait at the sidecar; as it is they pass it over. A row whose claim is lost is
+    left to whoever holds it now."""
     return SQL(
-        ", locked AS MATERIALIZED (SELECT x.*, q.there FROM x LEFT JOIN LATERAL (SELECT true AS there FROM {relation} AS q"
+        "WITH {said} SELECT FROM x CROSS JOIN LATERAL (SELECT FROM {relation} AS q"
         " WHERE {match} AND x.fence = (SELECT c.fence FROM soloist.claims AS c WHERE c.key = x.key)"
-        " LIMIT 1 FOR NO KEY UPDATE OF q SKIP LOCKED) AS q ON true)"
-    ).format(relation=shape.relation, match=shape.match("q", shape.said_rows("x")))
+        " LIMIT 1 FOR NO KEY UPDATE OF q SKIP LOCKED) AS q"
+    ).format(said=said(shape), relation=shape.relation, match=shape.match("q", shape.said_rows("x")))

@@ -3,8 +3,8 @@
 -- What a mapping means in SQL is composed by the program and put here, with `soloist queue register`. These texts are run
 -- with the rights of whoever calls the functions below, so writing them is for the owner of the schema alone: a role that
 -- could would borrow the rights of every role that works a queue.
--- The last parameter of each text is what time it is: the clock of a statement stands still in a procedure that works row
--- after row.
+-- The last parameter of each text that counts time is what time it is: the clock of a statement stands still in a procedure
+-- that works row after row.
 CREATE TABLE soloist.mapped_queues (
     queue text PRIMARY KEY,
     registered_at timestamp with time zone NOT NULL DEFAULT pg_catalog.clock_timestamp(),
@@ -17,6 +17,7 @@ CREATE TABLE soloist.mapped_queues (
     waits interval[] NOT NULL,
     jitter double precision NOT NULL,
     claims text[] NOT NULL,
+    lock text NOT NULL,
     renew text NOT NULL,
     settle text NOT NULL,
     retry text NOT NULL,
@@ -194,7 +195,8 @@ BEGIN
 END $$;
 
 -- A whole lease from now for each; gives the fences that still hold. Others see it once it is committed. Until then claims
--- pass over a row of it that was free to be locked, and wait at the others once their lease is over.
+-- pass over a row of it that was free to be locked, and wait at the others once their lease is over. None is where a change
+-- of the whole table is under way: a renewal must not wait for that, or the leases of all who work would end meanwhile.
 CREATE FUNCTION soloist.renew_rows(queue text, pks text[], fences bigint[], lease interval) RETURNS SETOF bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -206,7 +208,15 @@ SET jit = off
 AS $$
 DECLARE
     q soloist.mapped_queues := soloist.mapped_queue(queue);
+    patience CONSTANT text := current_setting('lock_timeout');
 BEGIN
+    BEGIN
+        PERFORM set_config('lock_timeout', '100ms', true);
+        EXECUTE q.lock USING pks, fences;
+        PERFORM set_config('lock_timeout', patience, true);
+    EXCEPTION
+        WHEN lock_not_available THEN NULL; -- Its setting is undone with it.
+    END;
     RETURN QUERY EXECUTE q.renew USING pks, fences, lease, clock_timestamp();
 END $$;
 
