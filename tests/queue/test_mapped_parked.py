@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -364,3 +366,51 @@ def test_what_a_sweep_cannot_free_keeps_nobody_from_claiming(run: Run, label: st
         assert [claim.row for claim in await rows.claim(5)] == [odd]
 
     run(label, body)
+
+
+@pytest.mark.parametrize("label", INLINE)
+def test_rows_that_may_not_be_written_keep_no_other_from_being_freed_and_are_said_once(
+    run: Run, label: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warnings() -> list[str]:
+        return [each.__dict__["sentence"] for each in caplog.records if each.levelno == logging.WARNING]
+
+    async def body(world: MappedWorld) -> None:
+        added = await world.add(5)
+        refuse(world)
+        rows = world.rows()
+        outcomes = [Done(claim=claim) for claim in await rows.claim(5)]
+        assert await rows.settle(outcomes) == [Verdict.REFUSED] * 5
+        mend(world)
+        queue_anew(world)
+        odd, *fine = added
+        frozen = world.where(odd).replace('"q"', "OLD")
+        refuse(world, frozen.replace("%", "%%"))
+        await rows.sweep()
+        assert sorted(claim.row for claim in await rows.claim(5)) == sorted(fine)
+        for _ in range(4):
+            await rows.sweep()
+        (said,) = warnings()
+        assert f"of {world.shape.table.name} " in said
+        assert "the books are closed" in said
+        mend(world)
+        for _ in range(3):
+            await rows.sweep()
+        assert [claim.row for claim in await rows.claim(5)] == [odd]
+        assert len(warnings()) == 1
+
+    run(label, body)
+
+
+def test_a_sweep_that_may_have_left_some_is_gone_on_with_by_the_next_claim(run: Run) -> None:
+    async def body(world: MappedWorld) -> None:
+        await world.add(1200)
+        world.connection.execute("UPDATE {t} SET \"{lease}\" = 'infinity'".format(**names(world)))
+        rows = world.rows()
+        assert await rows.claim(1) == [], "it is not yet time for a sweep"
+        rows._sweep_at = 0.0
+        found = [len(await rows.claim(1200)) for _ in range(4)]
+        assert found == [500, 500, 200, 0]
+        assert rows._sweep_at > time.monotonic() + 5, "and rests when all are freed"
+
+    run("snake inline", body)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+import psycopg
 import pytest
 
 from soloist.adapters.postgres.mapped import MappedRows
 from soloist.adapters.postgres.mapped_dead import DeadRows
 from soloist.domain.claims import Claim, Done, Failed, Parked, PutBack, Verdict
+from tests.cluster.children import until
 from tests.contracts.rows import HOUR, NOTHING, Key, keys
 from tests.postgres.server import Database as Place
 from tests.queue.mapped_world import MappedWorld, in_world
@@ -319,3 +322,35 @@ def test_a_sweep_that_could_not_be_asked_is_asked_again_and_said_again_only_afte
         assert world.sidecar() == 0
 
     run("snake", body)
+
+
+@pytest.mark.parametrize("anew", ["next_try = next_try - interval '1 s', lease_until = NULL", "lease_until = NULL"])
+def test_what_an_outcome_remembers_while_a_sweep_looks_at_what_was_there_before_stays(
+    run: Run, queue_database: Place, anew: str
+) -> None:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+    async def body(world: MappedWorld) -> None:
+        async def waits(count: int) -> None:
+            found = lambda: scalar(world.connection, waiting) == count  # noqa: E731
+            await asyncio.to_thread(until, found, what=f"{count} sessions wait for a row", timeout=30)
+
+        world.connection.execute("DELETE FROM soloist.claims; DELETE FROM soloist.dead_rows")
+        (key,) = await world.add()
+        await world.refuse_done(key)
+        rows = world.rows()
+        assert await rows.settle([Done(claim=await one(rows))]) == [REFUSED]
+        world.connection.execute(f"UPDATE {world.user.name} SET {anew}")
+        claim = await one(rows)
+        with psycopg.connect(queue_database.dsn()) as other:
+            other.execute("SELECT FROM soloist.claims FOR UPDATE")
+            outcome = asyncio.create_task(rows.settle([Done(claim=claim)]))
+            await waits(1)
+            sweep = asyncio.create_task(world.rows().sweep())
+            await waits(2)
+        assert (await outcome, await sweep, world.sidecar()) == ([REFUSED], 0, 1)
+        assert await DeadRows(world.database, world.shape).purge_older(HOUR * 0) > 0
+        await rows.sweep()
+        assert await rows.claim(1) == [], "it rests on without its letter"
+
+    run("snake inline", body)

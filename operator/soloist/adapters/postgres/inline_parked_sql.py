@@ -14,9 +14,9 @@ from soloist.adapters.postgres.mapped_sql import COMMA, Shape
 from soloist.domain.queue_tables import Inline
 
 AS_FAR_AS = 10_000
-"""As many due rows of each status are looked at, those first that have been due for longest: one that nobody claims is
-among them before long."""
-_MOST_AT_ONCE = 500
+"""As many due rows of each status are looked at, those first that have been due for longest. What comes behind as many that
+stay pending (parked ones, say, of which it is known) is not freed before some of those are gone."""
+MOST_AT_ONCE = 500
 EVER = SQL("'infinity'::pg_catalog.timestamptz")
 
 REMEMBER = SQL(
@@ -49,35 +49,42 @@ def has_letter(key: Composable, due: Composable) -> Composable:
     ).format(key=key, due=due, never=SQL("'-infinity'::pg_catalog.timestamptz"))
 
 
-def freed(shape: Shape, inline: Inline) -> Composable:
-    """Frees what rests for ever by its columns alone, and passes over rows that are locked. Gives one row for each."""
-    walks = [_walk(shape, inline, status) for status in shape.statuses("q")]
-    named = [*zip(shape.rows("q"), shape.said_rows(), strict=True), (shape.due("q"), SQL("due"))]
-    found = SQL("SELECT {selected} FROM ({walk}) AS q WHERE {parked} AND NOT {known}")
+def stuck(shape: Shape, inline: Inline) -> Composable:
+    """Finds what rests for ever by its columns alone, but for ``without``. Gives the key, then its parts."""
+    key = shape.key(shape.rows("q"))
+    found = SQL(
+        "SELECT {key}, {rows} FROM ({walk}) AS q WHERE {stuck} AND {key} NOT IN (SELECT unnest(%(without)s::pg_catalog.text[]))"
+    )
     parts = [
-        found.format(
-            selected=COMMA.join(SQL("{} AS {}").format(value, name) for value, name in named),
-            walk=walk,
-            parked=parked(shape, inline, "q"),
-            known=known(shape.key(shape.rows("q")), shape.due("q")),
-        )
-        for walk in walks
+        found.format(key=key, rows=COMMA.join(shape.rows("q")), walk=walk, stuck=_stuck(shape, inline))
+        for walk in (_walk(shape, inline, status) for status in shape.statuses("q"))
     ]
+    return SQL("{every} LIMIT {most}").format(every=SQL(" UNION ALL ").join(parts), most=sql.Literal(MOST_AT_ONCE))
+
+
+def freed(shape: Shape, inline: Inline) -> Composable:
+    """Frees those of the rows that it still finds so, and passes over what is locked. Gives one row for each."""
+    arrays = [SQL("{}::pg_catalog.text[]").format(sql.Placeholder(f"r{n}")) for n in range(len(shape.table.id))]
     return SQL(
-        "WITH x AS MATERIALIZED ({every} LIMIT {most}), sorted AS MATERIALIZED (SELECT * FROM x ORDER BY {order}),"
-        " locked AS MATERIALIZED (SELECT x.* FROM sorted AS x CROSS JOIN LATERAL (SELECT FROM {relation} AS q"
-        " WHERE {match} AND {parked} AND {due} IS NOT DISTINCT FROM x.due LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS q)"
+        "WITH x AS MATERIALIZED (SELECT u.* FROM unnest({arrays}) AS u({names}) ORDER BY {order}),"
+        " locked AS MATERIALIZED (SELECT x.* FROM x CROSS JOIN LATERAL (SELECT FROM {relation} AS q"
+        " WHERE {match} AND {stuck} LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS q)"
         " UPDATE {relation} AS q SET {lease} = NULL FROM locked AS x WHERE {match} RETURNING true"
     ).format(
-        every=SQL(" UNION ALL ").join(parts),
-        most=sql.Literal(_MOST_AT_ONCE),
-        order=COMMA.join(shape.values(shape.said_rows("x"))),
+        arrays=COMMA.join(arrays),
+        names=COMMA.join(shape.said_rows()),
+        order=COMMA.join(shape.values(shape.said_rows("u"))),
         relation=shape.relation,
         match=shape.match("q", shape.said_rows("x")),
-        parked=parked(shape, inline, "q"),
-        due=shape.due("q"),
+        stuck=_stuck(shape, inline),
         lease=Name(inline.lease_until),
     )
+
+
+def _stuck(shape: Shape, inline: Inline) -> Composable:
+    """Of a row ``q``."""
+    known_to_rest = known(shape.key(shape.rows("q")), shape.due("q"))
+    return SQL("{} AND NOT {}").format(parked(shape, inline, "q"), known_to_rest)
 
 
 def _walk(shape: Shape, inline: Inline, status: Composable) -> Composable:

@@ -6,12 +6,12 @@ that found it, so a crash in between only means that the next claim finds it aga
 """
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from datetime import timedelta
 
 from soloist.adapters.postgres.burials import Buried, handed_out, unheard
 from soloist.adapters.postgres.claim_rules import ClaimRules
 from soloist.adapters.postgres.database import Database
+from soloist.adapters.postgres.inline_freeing import Freeing
 from soloist.adapters.postgres.mapped_outcomes import MappedOutcomes
 from soloist.adapters.postgres.mapped_sql import BY_INDEX, Shape
 from soloist.adapters.postgres.mapped_statements import composed
@@ -62,6 +62,7 @@ class MappedRows:
         self._passed: str | None = None
         self._from_head_at = 0.0
         self._sweeps = Sweeps(database, shape, self._statements)
+        self._freeing = Freeing(database, shape, self._statements)
         self._sweep_at = boottime() + SWEEP_EVERY
 
     async def claim(self, most: int, *, without: Collection[str] = ()) -> list[Claim]:
@@ -88,13 +89,11 @@ class MappedRows:
 
     async def sweep(self) -> int:
         """Looks through some hundreds of the sidecar's rows and removes those that are of no use; says how many. With Inline it
-        frees what rests for no reason."""
+        frees what rests for no reason; where that may have left some, the next claim sweeps again."""
         self._sweep_at = self._boottime() + SWEEP_EVERY
         gone = await self._sweeps.turn()
-        if self._statements.freed is not None:
-            # A row that may not be written stays as it is: it would be in the way of a claim, which writes it too.
-            with suppress(SoloistError):
-                await self._database.fetch(self._statements.freed, {}, ahead=BY_INDEX)
+        if await self._freeing.turn():
+            self._sweep_at = self._boottime()
         return gone
 
     async def _claim(self, asked: int, used_up: bool, without: Collection[str]) -> tuple[list[Claim], bool]:

@@ -13,7 +13,7 @@ from soloist.domain.queue_tables import Inline
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements:
     """``claims``: one for each status that may go first, and ``burials`` the same of rows that nobody is handed any more.
-    ``end`` and ``freed`` are there with Inline only, ``passed`` where rows have a due time.
+    ``end``, ``stuck`` and ``freed`` are there with Inline only, ``passed`` where rows have a due time.
 
     ``planner`` goes ahead of a claim, ``BY_INDEX`` of everything else.
     """
@@ -27,6 +27,7 @@ class Statements:
     sweep: bytes
     sweep_behind: bytes
     end: bytes | None = None
+    stuck: bytes | None = None
     freed: bytes | None = None
     passed: bytes | None = None
 
@@ -60,6 +61,7 @@ def _inline(shape: Shape, inline: Inline) -> Statements:
         sweep=_text(sidecar_sweep_sql.sweep(shape)),
         sweep_behind=_text(sidecar_sweep_sql.behind(shape)),
         end=_text(inline_sql.end(shape)),
+        stuck=_text(inline_parked_sql.stuck(shape, inline)),
         freed=_text(inline_parked_sql.freed(shape, inline)),
         passed=_passed(shape),
     )

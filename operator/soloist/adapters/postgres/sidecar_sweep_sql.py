@@ -23,15 +23,17 @@ _END = SQL("(SELECT max(key) FROM looked HAVING count(*) = %(most)s)")
 
 def sweep(shape: Shape) -> Composable:
     """Looks through the next rows after a key and removes what is no claim's and of no use: its row is gone, or finished, or
-    (Handler, Inline) due at another time. Gives the last key it looked at (null: it is through) and how many went."""
+    (Handler, Inline) due at another time. Gives the last key it looked at (null: it is through) and how many went.
+
+    What was written since it was looked at stays: an outcome may remember the very same of its row again."""
     texts = [SQL("substr(w.key, {})").format(sql.Literal(len(f"{shape.source}:") + 1))]
     if len(shape.table.id) > 1:
         texts = [
             SQL("({}::pg_catalog.text[])[{}]").format(texts[0], sql.Literal(n + 1)) for n in range(len(shape.table.id))
         ]
     return SQL(
-        "WITH looked AS MATERIALIZED (SELECT w.key, (SELECT true FROM {relation} AS q WHERE {where} LIMIT 1) AS of_use {part}),"
-        " gone AS (DELETE FROM soloist.claims AS k WHERE k.key = ANY (ARRAY(SELECT l.key FROM looked AS l WHERE l.of_use IS NULL))"
+        "WITH looked AS MATERIALIZED (SELECT w.key, w.xmin, (SELECT true FROM {relation} AS q WHERE {where} LIMIT 1) AS of_use {part}),"
+        " gone AS (DELETE FROM soloist.claims AS k USING looked AS l WHERE k.key = l.key AND k.xmin = l.xmin AND l.of_use IS NULL"
         " AND (k.fence IS NULL OR k.held_until <= {now}) RETURNING k.key)"
         " SELECT {end}, (SELECT count(*) FROM gone)"
     ).format(
