@@ -35,10 +35,15 @@ def parked(shape: Shape, inline: Inline, alias: str) -> Composable:
 
 def known(key: Composable, due: Composable) -> Composable:
     """Whether the sidecar or a letter says so of a row that is due at this time."""
+    return SQL("coalesce({}, {})").format(remembered(key, due), has_letter(key, due))
+
+
+def remembered(key: Composable, due: Composable) -> Composable:
+    """Whether the sidecar does; null where it does not."""
     return SQL(
-        "coalesce((SELECT true FROM soloist.claims AS c WHERE c.key = {key} AND c.due IS NOT DISTINCT FROM {due}"
-        " AND c.fence IS NULL AND c.held_until = {ever} LIMIT 1), {letter})"
-    ).format(key=key, due=due, ever=EVER, letter=has_letter(key, due))
+        "(SELECT true FROM soloist.claims AS c WHERE c.key = {key} AND c.due IS NOT DISTINCT FROM {due}"
+        " AND c.fence IS NULL AND c.held_until = {ever} LIMIT 1)"
+    ).format(key=key, due=due, ever=EVER)
 
 
 def has_letter(key: Composable, due: Composable) -> Composable:

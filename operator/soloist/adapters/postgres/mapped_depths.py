@@ -60,7 +60,10 @@ def measuring(shape: Shape) -> Composable:
     """Gives one row: ready, scheduled, in flight, dead, seconds, and whether nothing was left uncounted."""
     statuses, sidecar = shape.statuses("q"), shape.inline is None
     due = [SQL("d{}").format(SQL(str(number))) for number in range(len(statuses))]
-    parts = [_due(shape, name, status) for name, status in zip(due, statuses, strict=True)]
+    parts = [
+        SQL("{} AS MATERIALIZED {}").format(name, due_rows(shape, status))
+        for name, status in zip(due, statuses, strict=True)
+    ]
     later = [_counted(shape, status) for status in statuses] if shape.table.due_at is not None else [SQL("(SELECT 0)")]
     return SQL(
         "WITH {parts}, seen AS (SELECT s.key, s.due, {held} FROM ({every}) AS s{claims}),"
@@ -85,14 +88,12 @@ def measuring(shape: Shape) -> Composable:
     )
 
 
-def _due(shape: Shape, name: Composable, status: Composable) -> Composable:
-    """Those of one status that are due, those first that have been for longest."""
+def due_rows(shape: Shape, status: Composable) -> Composable:
+    """Those of one status that are due, those first that have been for longest: when, and by what a claim of each is known."""
     order = SQL("") if shape.table.due_at is None else SQL(" ORDER BY {}").format(Name("q", shape.table.due_at))
     return SQL(
-        "{name} AS MATERIALIZED (SELECT {due} AS due, {held} FROM {relation} AS q WHERE {where}{order}"
-        " LIMIT %(most)s::pg_catalog.int8)"
+        "(SELECT {due} AS due, {held} FROM {relation} AS q WHERE {where}{order} LIMIT %(most)s::pg_catalog.int8)"
     ).format(
-        name=name,
         due=shape.due("q"),
         held=_held(shape),
         relation=shape.relation,
