@@ -96,6 +96,13 @@ async def ids(dead: DeadRows) -> list[int]:
     return [letter.id for letter in await dead.oldest()]
 
 
+async def the_letter(world: MappedWorld) -> tuple[DeadRows, int]:
+    """There is one."""
+    dead = DeadRows(world.database, world.shape)
+    (letter,) = await ids(dead)
+    return dead, letter
+
+
 def by_sidecar(world: MappedWorld) -> MappedWorld:
     shape = replace(world.shape, table=replace(world.shape.table, claim=Sidecar()))
     return MappedWorld(world.database, world.connection, world.user, shape)
@@ -131,8 +138,7 @@ def test_the_letter_of_a_row_that_was_queued_anew_may_be_tried_again_first(run: 
         await parked(world, kind)
         mend(world)
         queue_anew(world)
-        dead = DeadRows(world.database, world.shape)
-        (letter,) = await ids(dead)
+        dead, letter = await the_letter(world)
         assert await dead.retry([letter]) == {letter: world.shape.inline is not None}
         assert await depth(world) == (1, 0, 0, 0)
         (claim,) = await world.rows(hold=kind == "held").claim(5)
@@ -148,8 +154,7 @@ def test_a_refused_row_that_is_tried_again_is_due_now_and_nothing_is_left(run: R
         await world.add()
         await parked(world, kind)
         mend(world)
-        dead = DeadRows(world.database, world.shape)
-        (letter,) = await ids(dead)
+        dead, letter = await the_letter(world)
         assert await dead.retry([letter]) == {letter: True}
         assert await depth(world) == (1, 0, 0, 0)
         rows = world.rows(hold=kind == "held")
@@ -252,8 +257,7 @@ def test_a_row_that_was_freed_by_hand_and_is_in_hand_is_not_taken_away_by_a_retr
         assert await depth(world) == (1, 0, 0, 1), "a letter and a row"
         rows = world.rows()
         (claim,) = await rows.claim(1)
-        dead = DeadRows(world.database, world.shape)
-        (letter,) = await ids(dead)
+        dead, letter = await the_letter(world)
         assert await dead.retry([letter]) == {letter: False}
         assert await rows.claim(1) == []
         assert await rows.settle([Done(claim=claim)]) == [Verdict.ACCEPTED]
@@ -270,8 +274,7 @@ def test_a_switch_to_the_sidecar_and_back_loses_no_row(run: Run, label: str, kin
         other = by_sidecar(world)
         assert (await other.rows().claim(5), await depth(other)) == ([], (0, 0, 0, 1)), "it rests there too"
         mend(world)
-        dead = DeadRows(other.database, other.shape)
-        (letter,) = await ids(dead)
+        dead, letter = await the_letter(other)
         assert await dead.retry([letter]) == {letter: True}
         assert await depth(other) == (1, 0, 0, 0)
         assert await depth(world) == (1, 0, 0, 0), "and back, before anybody claimed it"
@@ -320,8 +323,7 @@ def test_a_held_row_that_was_queued_anew_is_claimed_whatever_becomes_of_its_lett
         assert await rows.settle([Parked(claim=claim, error="no reply")]) == [Verdict.ACCEPTED]
         queue_anew(world)
         assert await depth(world) == (1, 0, 0, 1), "a letter and a row"
-        dead = DeadRows(world.database, world.shape)
-        (letter,) = await ids(dead)
+        dead, letter = await the_letter(world)
         assert await dead.retry([letter]) == {letter: False}
         assert await depth(world) == (1, 0, 0, 0)
         assert [claim.row for claim in await rows.claim(5)] == [key]
