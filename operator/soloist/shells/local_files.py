@@ -18,7 +18,7 @@ from soloist.adapters.files.secret_folder import LocalKeys, NowhereError
 from soloist.adapters.sealed import ReadKey, Sealed
 from soloist.domain.actions import KeyRef
 from soloist.domain.errors import ConfigError, PermanentError, SoloistError
-from soloist.domain.manifest_plan import KIND, Plan, Written, plan
+from soloist.domain.manifest_plan import KIND, Plan, plan
 from soloist.domain.places import Refused
 from soloist.domain.queue_manifests import QueuePlan
 from soloist.domain.queue_name import FoundQueues, QueueName
@@ -69,10 +69,7 @@ class LocalFiles:
 
     def planned(self, stored: list[Raw]) -> Plan:
         """What is to be in effect, of what is."""
-        problems = {Path(file).name: sentence for file, sentence in self._manifests.problems.items()}
-        objects = self._manifests.objects.items()
-        jobs = [Written(raw=each.raw, file=Path(each.file).name) for (kind, *_), each in objects if kind == KIND]
-        made = plan(jobs, problems, stored, self._refuses, self._manifests.lacking)
+        made = plan(*self._manifests.planned(KIND), stored, self._refuses, self._manifests.lacking)
         _tell(set(made.refused) - set(self._refused))
         self._refused = tuple(made.refused)
         return made

@@ -14,6 +14,7 @@ from typing import Any
 
 from soloist.adapters.files.documents import Place, read_file
 from soloist.domain.errors import ConfigError
+from soloist.domain.manifest_plan import Written
 
 ENDINGS = frozenset({".yaml", ".yml", ".json"})
 _NOTHING = "holds no manifest (.yaml, .yml or .json; folders in it are not read), and what is in effect goes on: put one there; an empty one means that there are to be no objects."
@@ -59,6 +60,15 @@ class Manifests:
     def problems(self) -> Mapping[str, str]:
         """By file: why it was not taken as it is now."""
         return self._problems
+
+    def planned(self, kind: str) -> tuple[list[Written], Mapping[str, str]]:
+        """For a plan, which knows files by the last part of their path: the objects of that kind, and the problems."""
+        written = [
+            Written(raw=each.raw, file=Path(each.file).name)
+            for place, each in self._objects.items()
+            if place[0] == kind
+        ]
+        return written, {Path(file).name: sentence for file, sentence in self._problems.items()}
 
     @property
     def lacking(self) -> Sequence[str]:

@@ -8,7 +8,6 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from soloist.adapters.files.documents import QUEUES_AND_KEYS
@@ -16,7 +15,6 @@ from soloist.adapters.files.manifests import Manifests
 from soloist.adapters.sealed import Sealed
 from soloist.domain.actions import KeyRef
 from soloist.domain.errors import ConfigError, PermanentError
-from soloist.domain.manifest_plan import Written
 from soloist.domain.queue_manifests import QueuePlan, plan_queues
 from soloist.domain.queue_name import FoundQueues
 
@@ -66,9 +64,7 @@ class QueueFiles:
 
 def plan_in(manifests: Manifests, before: QueuePlan) -> QueuePlan:
     """Of the WorkQueues among them; ``before``: as they were looked at last."""
-    objects = manifests.objects.items()
-    queues = [Written(raw=each.raw, file=Path(each.file).name) for (kind, *_), each in objects if kind == "WorkQueue"]
-    return plan_queues(queues, {Path(file).name: why for file, why in manifests.problems.items()}, before)
+    return plan_queues(*manifests.planned("WorkQueue"), before)
 
 
 def key_in(manifests: Manifests, namespace: str, ref: KeyRef) -> Sealed:
